@@ -1,0 +1,1 @@
+//! Everything that waits: clocks, files, sockets, threads and actors around the kernel.

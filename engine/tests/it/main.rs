@@ -1,0 +1,3 @@
+//! Integration tests, linked once.
+
+mod ids;
