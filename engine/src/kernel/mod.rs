@@ -1,5 +1,7 @@
 //! Everything that decides: no IO, no clock, no await, no randomness, no iteration over hash maps.
 
+pub mod calendar;
 pub mod id;
 pub mod occurrence;
+pub mod schedule;
 pub mod time;

@@ -2,6 +2,7 @@
 
 use super::{
     id::{Kind, OccurrenceId, ScheduleId},
+    schedule::InstantRange,
     time::UnixMs,
 };
 
@@ -62,6 +63,75 @@ impl std::fmt::Display for EntryId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.generation, self.counter)
     }
+}
+
+/// Where an occurrence stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Materialised; the clock moves it on when it is available.
+    Scheduled,
+    /// The queue has it; a worker moves it on.
+    Enqueued,
+    /// A worker completed it.
+    Succeeded,
+    /// The misfire policy did not admit it.
+    Missed,
+    /// The user ended its schedule before it entered the queue.
+    Canceled,
+}
+
+impl State {
+    /// The word users see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "SCHEDULED",
+            Self::Enqueued => "ENQUEUED",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Missed => "MISSED",
+            Self::Canceled => "CANCELED",
+        }
+    }
+}
+
+/// One occurrence as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Its id.
+    pub id: OccurrenceId,
+    /// The schedule that made it.
+    pub schedule_id: ScheduleId,
+    /// The schedule's version that made it.
+    pub version: u32,
+    /// Whose it is.
+    pub tenant: String,
+    /// Where it goes.
+    pub queue: String,
+    /// What made it.
+    pub kind: Kind,
+    /// Which line it travels in.
+    pub lane: Lane,
+    /// The nominal instant.
+    pub scheduled_for: UnixMs,
+    /// When it may enter the queue.
+    pub available_at: UnixMs,
+    /// When the queue first accepted it.
+    pub enqueued_at: Option<UnixMs>,
+    /// Where it stands.
+    pub state: State,
+    /// Why, where the state alone does not say.
+    pub reason: Option<&'static str>,
+    /// How many attempts were made.
+    pub attempt_count: u32,
+}
+
+/// One line of a schedule's history: an occurrence, or a range of instants that got none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HistoryItem {
+    /// One occurrence.
+    Occurrence(Occurrence),
+    /// Instants that were disposed of together.
+    Range(InstantRange),
 }
 
 /// What a queue is told of one released occurrence.

@@ -1,0 +1,150 @@
+//! A schedule describes the future: whose it is, where it goes, by which rule, under which policies.
+
+use super::{
+    calendar::CronSpec,
+    id::{OccurrenceId, ScheduleId},
+    time::UnixMs,
+};
+
+/// When a schedule fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A cron expression in an IANA zone.
+    Cron(CronSpec),
+    /// Elapsed time on the grid `anchor + n * every_ms`, unaffected by zones and restarts.
+    Every {
+        /// 1 s to 366 days.
+        every_ms: i64,
+        /// An instant of the grid.
+        anchor: UnixMs,
+    },
+    /// One instant.
+    At(UnixMs),
+}
+
+/// A schedule as its user described it, every default resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Whose it is.
+    pub tenant: String,
+    /// The name of the handler that its occurrences go to.
+    pub queue: String,
+    /// For people.
+    pub name: Option<String>,
+    /// When it fires.
+    pub rule: Rule,
+    /// The wall time and zone that an `at` was given as, kept for showing: `2026-11-01T01:30:00`, `Europe/Berlin`.
+    pub at_local: Option<AtLocal>,
+    /// Instants before this are not the schedule's.
+    pub start_at: Option<UnixMs>,
+    /// Instants from this on are not the schedule's.
+    pub end_at: Option<UnixMs>,
+    /// Opaque bytes for the handler, at most 64 KiB.
+    pub payload: Vec<u8>,
+    /// Spreads `available_at` over this many milliseconds after `scheduled_for`; 0 for none.
+    pub flexible_window_ms: u64,
+    /// An instant later than this when it could enter the queue is a misfire.
+    pub max_lateness_ms: u64,
+}
+
+/// A one-off's wall time as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtLocal {
+    /// `2026-11-01T01:30:00`.
+    pub local: String,
+    /// The IANA zone.
+    pub zone: String,
+    /// `first` or `second`, where it was given.
+    pub fold: Option<&'static str>,
+    /// `shift`, where it was given.
+    pub gap: Option<&'static str>,
+}
+
+/// What a schedule is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScheduleState {
+    /// It has a future, or an occurrence that has not entered its queue.
+    Active,
+    /// No future instant, and nothing left to enqueue.
+    Completed,
+    /// DELETE ended it; its history stays.
+    Canceled,
+}
+
+impl ScheduleState {
+    /// The word users see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// A schedule as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Its id.
+    pub id: ScheduleId,
+    /// Grows with each change.
+    pub version: u32,
+    /// What it is doing.
+    pub state: ScheduleState,
+    /// As resolved at creation.
+    pub spec: Spec,
+    /// When it was created.
+    pub created_at: UnixMs,
+    /// When it last changed.
+    pub updated_at: UnixMs,
+    /// The largest `scheduled_for` of a regular occurrence that was enqueued.
+    pub last_run_at: Option<UnixMs>,
+    /// The earliest instant not yet enqueued.
+    pub next_run_at: Option<UnixMs>,
+    /// The next instants, at most five, earliest first.
+    pub next: Vec<UnixMs>,
+    /// Now minus the earliest `available_at` neither enqueued nor disposed of, else 0.
+    pub overdue_ms: u64,
+    /// Why nothing of it can be decided (its zone or expression is not in the loaded rules), if so.
+    pub error: Option<String>,
+}
+
+/// What a call changed of a schedule's occurrences.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// The version after the call.
+    pub version: u32,
+    /// Occurrences that will not run any more, at most 1,000.
+    pub canceled: Vec<OccurrenceId>,
+    /// Occurrences that could no longer be reached, at most 1,000.
+    pub kept: Vec<OccurrenceId>,
+    /// Occurrences that run and were asked to stop.
+    pub cancel_requested: Vec<OccurrenceId>,
+    /// Instants disposed of as a range.
+    pub ranges: Vec<InstantRange>,
+    /// How many ids were left off the lists above.
+    pub truncated: u64,
+}
+
+/// Instants of a rule that were disposed of together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstantRange {
+    /// Why.
+    pub disposition: RangeDisposition,
+    /// The first instant.
+    pub first: UnixMs,
+    /// The last instant.
+    pub last: UnixMs,
+    /// How many, once counted.
+    pub count: Option<u64>,
+}
+
+/// What became of a range of instants that never got an occurrence each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeDisposition {
+    /// The misfire policy did not admit them.
+    Missed,
+    /// They were due and not materialised when the schedule was canceled.
+    Canceled,
+}
