@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kernel::calendar::CalendarError;
+pub use crate::kernel::refusal::{Refusal, RefusalCode};
 
 /// Why an engine did not open.
 #[derive(Debug, thiserror::Error)]
@@ -55,51 +55,6 @@ pub enum OpenError {
     },
 }
 
-/// A part of a schedule that was refused; correct the call.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {message}")]
-pub struct Refusal {
-    /// Why, as a stable word.
-    pub code: RefusalCode,
-    /// The path of the input: `rule.cron`.
-    pub field: String,
-    /// Value, problem and remedy in one sentence.
-    pub message: String,
-}
-
-/// Why a part of a schedule was refused, as a stable word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RefusalCode {
-    /// The cron expression is malformed.
-    InvalidCron,
-    /// The zone is not a name of the loaded release.
-    UnknownZone,
-    /// The rule has no instant at all, or none in its bounds.
-    NeverFires,
-    /// A one-off's instant is not in the future.
-    InThePast,
-    /// The flexible window is longer than the shortest gap between instants.
-    WindowTooLong,
-    /// Anything else.
-    Invalid,
-}
-
-impl RefusalCode {
-    /// The word that users see.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidCron => "invalid_cron",
-            Self::UnknownZone => "unknown_zone",
-            Self::NeverFires => "never_fires",
-            Self::InThePast => "in_the_past",
-            Self::WindowTooLong => "window_too_long",
-            Self::Invalid => "invalid",
-        }
-    }
-}
-
 /// Why a call to a running engine failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -122,11 +77,4 @@ pub enum CallError {
     /// The engine is stopping.
     #[error("the engine is stopping")]
     Stopping,
-}
-
-impl From<CalendarError> for Refusal {
-    fn from(error: CalendarError) -> Self {
-        let _ = error;
-        Self { code: RefusalCode::Invalid, field: String::new(), message: String::new() }
-    }
 }

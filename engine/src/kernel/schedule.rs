@@ -1,7 +1,9 @@
 //! A schedule describes the future: whose it is, where it goes, by which rule, under which policies.
 
+use std::time::Duration;
+
 use super::{
-    calendar::CronSpec,
+    calendar::{CronError, CronRule, CronSpec, Gap, LocalFold},
     id::{OccurrenceId, ScheduleId},
     time::UnixMs,
 };
@@ -54,10 +56,127 @@ pub struct AtLocal {
     pub local: String,
     /// The IANA zone.
     pub zone: String,
-    /// `first` or `second`, where it was given.
-    pub fold: Option<&'static str>,
-    /// `shift`, where it was given.
-    pub gap: Option<&'static str>,
+    /// Which reading of a repeated wall time was meant, where that was said.
+    pub fold: Option<LocalFold>,
+    /// What to do about a missing wall time, where that was said.
+    pub gap: Option<Gap>,
+}
+
+/// A schedule to be made. Everything but tenant, queue and rule has a default.
+#[derive(Clone, Debug)]
+pub struct NewSchedule {
+    /// Whose it is. Default `default`.
+    pub tenant: String,
+    /// Where its occurrences go. Default `default`.
+    pub queue: String,
+    /// For people. Default none.
+    pub name: Option<String>,
+    /// When it fires.
+    pub rule: NewRule,
+    /// Instants before this are not the schedule's. Default none.
+    pub start_at: Option<UnixMs>,
+    /// Instants from this on are not the schedule's. Default none.
+    pub end_at: Option<UnixMs>,
+    /// Opaque bytes for the handler, at most 64 KiB. Default empty.
+    pub payload: Vec<u8>,
+    /// Spreads `available_at` over this long after each instant, at most 24 h. Default none.
+    pub flexible_window: Option<Duration>,
+    /// An instant later than this when it could enter the queue is a misfire. Default 60 s.
+    pub max_lateness: Duration,
+}
+
+/// A rule as it is asked for.
+#[derive(Clone, Debug)]
+pub enum NewRule {
+    /// Cron in a zone.
+    Cron(CronSpec),
+    /// A grid; `anchor` defaults to `start_at`, else to the time of creation.
+    Every {
+        /// 1 s to 366 days.
+        every: Duration,
+        /// An instant of the grid.
+        anchor: Option<UnixMs>,
+    },
+    /// One instant.
+    At(UnixMs),
+    /// One wall time.
+    AtLocal {
+        /// `2026-11-01T01:30:00`.
+        local: String,
+        /// The IANA zone.
+        zone: String,
+        /// Which reading of a repeated wall time is meant.
+        fold: Option<LocalFold>,
+        /// What to do about a missing wall time.
+        gap: Option<Gap>,
+    },
+}
+
+impl NewSchedule {
+    /// A schedule with this rule and every default.
+    #[must_use]
+    pub fn new(rule: NewRule) -> Self {
+        Self {
+            tenant: "default".into(),
+            queue: "default".into(),
+            name: None,
+            rule,
+            start_at: None,
+            end_at: None,
+            payload: Vec::new(),
+            flexible_window: None,
+            max_lateness: Duration::from_secs(60),
+        }
+    }
+
+    /// Fires when `expr` (5 fields, or 6 with seconds first) matches the wall clock of `zone`.
+    ///
+    /// # Errors
+    /// An expression that is not cron, naming field, value and remedy. The zone is checked when the schedule is made.
+    pub fn cron(expr: &str, zone: &str) -> Result<Self, CronError> {
+        CronRule::check(expr)?;
+        Ok(Self::new(NewRule::Cron(CronSpec::new(expr, zone))))
+    }
+
+    /// Fires every `every` of elapsed time, counted from its creation.
+    #[must_use]
+    pub fn every(every: Duration) -> Self {
+        Self::new(NewRule::Every { every, anchor: None })
+    }
+
+    /// Fires once.
+    #[must_use]
+    pub fn at(at: UnixMs) -> Self {
+        Self::new(NewRule::At(at))
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Where its occurrences go.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = queue.into();
+        self
+    }
+
+    /// Opaque bytes for the handler.
+    #[must_use]
+    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
+        self.payload = payload.into();
+        self
+    }
+
+    /// Spreads `available_at` over `window` after each instant.
+    #[must_use]
+    pub fn flexible_window(mut self, window: Duration) -> Self {
+        self.flexible_window = Some(window);
+        self
+    }
 }
 
 /// What a schedule is doing.

@@ -1,0 +1,145 @@
+//! Engine time: the wall clock, made fit to decide by.
+//!
+//! It is `max(wall clock, highest engine time recorded in the log)`: while the wall clock is behind, it stands still,
+//! so no instant fires early or twice. A forward step of more than an hour that the elapsed-time clock does not confirm
+//! is believed only after it has stood for 60 s; until then nothing is decided.
+
+use super::time::UnixMs;
+
+/// A forward step beyond this must be confirmed by elapsed time or by standing for [`STAND_MS`].
+const SUSPECT_STEP_MS: i64 = 3_600_000;
+/// How long an unconfirmed step must stand.
+const STAND_MS: i64 = 60_000;
+/// A difference between the clocks beyond this is a step; slewing is at most 500 ppm.
+const STEP_MS: i64 = 250;
+
+/// Both clocks, read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The wall clock, in UTC.
+    pub wall: UnixMs,
+    /// `CLOCK_BOOTTIME` in milliseconds: goes on in suspend, never steps.
+    pub boottime_ms: i64,
+}
+
+/// Turns readings into engine time.
+#[derive(Clone, Debug)]
+pub struct EngineTime {
+    now: UnixMs,
+    believed: Reading,
+    suspect_since_ms: Option<i64>,
+    steps: u64,
+    last_step_ms: i64,
+}
+
+impl EngineTime {
+    /// Begins at the log's highest engine time. `before` is what the last opening under the same boot read: a step
+    /// since then is judged like one that a running process sees; without it the wall clock is believed at once.
+    #[must_use]
+    pub fn new(logged: UnixMs, before: Option<Reading>, first: Reading) -> Self {
+        let mut time = Self {
+            now: logged,
+            believed: before.unwrap_or(first),
+            suspect_since_ms: None,
+            steps: 0,
+            last_step_ms: 0,
+        };
+        time.observe(first);
+        time
+    }
+
+    /// Takes a reading and returns engine time; it never goes back.
+    pub fn observe(&mut self, reading: Reading) -> UnixMs {
+        let elapsed_ms = reading.boottime_ms - self.believed.boottime_ms;
+        let step_ms = reading.wall.since(self.believed.wall) - elapsed_ms;
+        if step_ms.abs() > STEP_MS && self.suspect_since_ms.is_none() {
+            self.steps += 1;
+            self.last_step_ms = step_ms;
+        }
+        if step_ms > SUSPECT_STEP_MS {
+            let since_ms = *self.suspect_since_ms.get_or_insert(reading.boottime_ms);
+            if reading.boottime_ms - since_ms < STAND_MS {
+                return self.now;
+            }
+        }
+        self.suspect_since_ms = None;
+        self.believed = reading;
+        self.now = self.now.max(reading.wall);
+        self.now
+    }
+
+    /// The latest engine time.
+    #[must_use]
+    pub const fn now(&self) -> UnixMs {
+        self.now
+    }
+
+    /// Whether a forward step is waiting to be believed; nothing may be decided meanwhile.
+    #[must_use]
+    pub const fn is_suspect(&self) -> bool {
+        self.suspect_since_ms.is_some()
+    }
+
+    /// How far the wall clock is behind engine time, in milliseconds; 0 when it is not.
+    #[must_use]
+    pub fn behind_ms(&self, reading: Reading) -> i64 {
+        self.now.since(reading.wall).max(0)
+    }
+
+    /// How many clock steps were seen, and the last one in milliseconds.
+    #[must_use]
+    pub const fn steps(&self) -> (u64, i64) {
+        (self.steps, self.last_step_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: i64 = 3_600_000;
+
+    fn at(wall: i64, boottime_ms: i64) -> Reading {
+        Reading { wall: UnixMs(wall), boottime_ms }
+    }
+
+    #[test]
+    fn a_clock_set_back_stands_still_and_goes_on_behind_the_highest_instant() {
+        let mut time = EngineTime::new(UnixMs(0), None, at(1_000_000, 0));
+        assert_eq!(time.observe(at(400_000, 10)), UnixMs(1_000_000));
+        assert_eq!(time.behind_ms(at(400_000, 10)), 600_000);
+        assert_eq!(time.observe(at(1_000_500, 600_510)), UnixMs(1_000_500));
+        assert_eq!(time.steps(), (1, -600_010));
+    }
+
+    #[test]
+    fn a_step_of_more_than_an_hour_is_believed_after_it_has_stood_for_a_minute() {
+        let mut time = EngineTime::new(UnixMs(0), None, at(0, 0));
+        assert_eq!(time.observe(at(2 * HOUR_MS, 1_000)), UnixMs(0));
+        assert!(time.is_suspect());
+        assert_eq!(time.observe(at(2 * HOUR_MS + 59_000, 60_000)), UnixMs(0));
+        assert_eq!(time.observe(at(2 * HOUR_MS + 60_000, 61_000)), UnixMs(2 * HOUR_MS + 60_000));
+        assert!(!time.is_suspect());
+    }
+
+    #[test]
+    fn a_wrong_step_that_is_taken_back_leaves_no_trace() {
+        let mut time = EngineTime::new(UnixMs(0), None, at(0, 0));
+        assert_eq!(time.observe(at(2 * HOUR_MS, 1_000)), UnixMs(0));
+        assert_eq!(time.observe(at(2_000, 2_000)), UnixMs(2_000));
+        assert!(!time.is_suspect());
+    }
+
+    #[test]
+    fn a_suspend_is_confirmed_by_elapsed_time() {
+        let mut time = EngineTime::new(UnixMs(0), None, at(0, 0));
+        assert_eq!(time.observe(at(5 * HOUR_MS, 5 * HOUR_MS)), UnixMs(5 * HOUR_MS));
+    }
+
+    #[test]
+    fn a_step_during_a_stop_shows_under_the_same_boot_and_not_after_a_reboot() {
+        let stopped = at(0, 0);
+        assert_eq!(EngineTime::new(UnixMs(0), Some(stopped), at(2 * HOUR_MS, 1_000)).now(), UnixMs(0));
+        assert_eq!(EngineTime::new(UnixMs(0), None, at(2 * HOUR_MS, 1_000)).now(), UnixMs(2 * HOUR_MS));
+    }
+}

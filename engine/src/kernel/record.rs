@@ -1,0 +1,284 @@
+//! What the log remembers: each record is one whole transaction, and `Shard::apply` is the only thing that acts on it.
+//!
+//! A record is a kind and a body. A kind is never used again for another layout: a new version of a record gets a new
+//! kind, so the kind is its version too. Schedules, occurrences, tenants and queues are named by shard-local numbers
+//! that an earlier record introduced; times near the decision are differences to the log's time, which `Time` moves.
+//! What is a pure function (`available_at`, an occurrence's id) is not stored.
+
+use bincode::{Decode, Encode};
+
+use super::codec::{self, Undecodable};
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The shard was opened; everything behind it belongs to this generation.
+    Opened(Opened),
+    /// Engine time moved: what follows was decided then.
+    Time(Time),
+    /// Introduces the next tenant number.
+    TenantNamed(Named),
+    /// Introduces the next queue number.
+    QueueNamed(Named),
+    /// Introduces the next schedule number.
+    ScheduleCreated(Box<ScheduleCreated>),
+    /// A user ended a schedule.
+    Canceled(Canceled),
+    /// Inserts occurrences, moves their schedules' cursors and puts them in the outbox: the three cannot come apart.
+    Materialized(Materialized),
+    /// The misfire policy decided a schedule's whole backlog.
+    Misfired(Misfired),
+    /// The queue accepted occurrences.
+    Enqueued(Enqueued),
+    /// A worker completed an occurrence.
+    Completed(Completed),
+}
+
+/// The shard was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Opened {
+    /// Grows with every opening.
+    pub generation: u64,
+    /// Random a process start: tells two engines apart that believe in the same generation.
+    pub owner: [u8; 16],
+    /// The machine's boot, as the kernel names it; empty where unknown.
+    pub boot_id: String,
+    /// The wall clock then, in ms since the epoch.
+    pub wall_ms: i64,
+    /// `CLOCK_BOOTTIME` then, in ms.
+    pub boottime_ms: i64,
+    /// The IANA release of the loaded zone rules.
+    pub tz_release: String,
+    /// The engine's version.
+    pub engine_version: String,
+}
+
+/// Engine time moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Time {
+    /// By this many milliseconds since the record before.
+    pub forward_ms: u64,
+}
+
+/// A tenant's or a queue's name.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Named {
+    /// The name; its number is how many of its kind came before.
+    pub name: String,
+}
+
+/// A schedule begins to live.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ScheduleCreated {
+    /// Its id.
+    pub id: [u8; 16],
+    /// 1 for a new life.
+    pub version: u32,
+    /// Whose it is.
+    pub tenant: u32,
+    /// Where its occurrences go.
+    pub queue: u32,
+    /// For people.
+    pub name: Option<String>,
+    /// When it fires.
+    pub rule: RuleBody,
+    /// Instants before this are not its own.
+    pub start_at_ms: Option<i64>,
+    /// Instants from this on are not its own.
+    pub end_at_ms: Option<i64>,
+    /// The user's bytes.
+    pub payload: Vec<u8>,
+    /// 0 for none.
+    pub flexible_window_ms: u64,
+    /// An instant later than this is a misfire.
+    pub max_lateness_ms: u64,
+}
+
+/// When a schedule fires, as the log keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum RuleBody {
+    /// The original expression and zone, with every option resolved.
+    Cron {
+        /// The expression as it was given.
+        expr: String,
+        /// The zone as it was given.
+        zone: String,
+        /// Whether a wall time that comes twice fires twice.
+        fold_both: bool,
+        /// Whether a wall time that does not exist fires at the gap's end.
+        gap_shift: bool,
+        /// Whether both day fields must match.
+        day_and: bool,
+    },
+    /// A grid of elapsed time.
+    Every {
+        /// The distance.
+        every_ms: i64,
+        /// An instant of the grid.
+        anchor_ms: i64,
+    },
+    /// One instant.
+    At {
+        /// The instant.
+        at_ms: i64,
+        /// How the user gave it, where that was a wall time.
+        local: Option<LocalBody>,
+    },
+}
+
+/// A wall time as a user gave it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LocalBody {
+    /// `2026-11-01T01:30:00`.
+    pub local: String,
+    /// The zone.
+    pub zone: String,
+    /// Where a fold was named: whether the second pass was meant.
+    pub second: Option<bool>,
+    /// Whether `shift` was given.
+    pub shift: bool,
+}
+
+/// A user ended a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Canceled {
+    /// The schedule.
+    pub schedule: u32,
+    /// Occurrences that were with the queue already and stay; every other SCHEDULED one is canceled.
+    pub kept: Vec<u64>,
+    /// The first and last instant that were due and not materialised, as differences to the log's time.
+    pub due: Option<(i64, i64)>,
+}
+
+/// Occurrences of one millisecond.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Materialized {
+    /// `scheduled_for` as a difference to the log's time.
+    pub scheduled_for: i64,
+    /// The schedules in ascending order, each as the difference to the one before.
+    pub schedules: Vec<u32>,
+}
+
+/// A schedule's backlog was decided.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Misfired {
+    /// The schedule.
+    pub schedule: u32,
+    /// The instants that get an occurrence now, or whose SCHEDULED occurrence is admitted; catch-up lane. As
+    /// differences to the log's time.
+    pub admitted: Vec<i64>,
+    /// The first and last instant without an occurrence that are missed.
+    pub missed: Option<(i64, i64)>,
+    /// SCHEDULED occurrences that are missed.
+    pub missed_occurrences: Vec<u64>,
+    /// The cursor's new place.
+    pub through: i64,
+}
+
+/// The queue accepted occurrences under consecutive ids.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Enqueued {
+    /// The stream: queue number times three plus the lane's place.
+    pub stream: u32,
+    /// The generation of their ids.
+    pub generation: u64,
+    /// The counter of the first id.
+    pub first_counter: u64,
+    /// How many entries the stream had ever been given behind the last of these.
+    pub added: u64,
+    /// When the answer came, as a difference to the log's time.
+    pub at: i64,
+    /// Runs of consecutive occurrence numbers: distance from the end of the run before (the first: from 0, wrapping),
+    /// and length.
+    pub runs: Vec<(u64, u64)>,
+}
+
+/// A worker completed an occurrence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Completed {
+    /// The occurrence.
+    pub occurrence: u64,
+}
+
+macro_rules! kinds {
+    ($($kind:literal => $variant:ident($body:ty)),+ $(,)?) => {
+        impl Record {
+            /// The byte that names this record's layout in the log.
+            #[must_use]
+            pub const fn kind(&self) -> u8 {
+                match self { $(Self::$variant(_) => $kind),+ }
+            }
+
+            /// Appends the body's bytes to `out`.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self { $(Self::$variant(body) => codec::encode(body, out)),+ }
+            }
+
+            /// Reads a record back.
+            ///
+            /// # Errors
+            /// A kind that is not known here, or bytes that are not its body.
+            pub fn decode(kind: u8, body: &[u8]) -> Result<Self, InvalidRecord> {
+                match kind {
+                    $($kind => codec::decode::<$body>(body).map(|b| Self::$variant(b.into()))
+                        .map_err(|source| InvalidRecord::Body { kind, source }),)+
+                    unknown => Err(InvalidRecord::Kind(unknown)),
+                }
+            }
+        }
+    };
+}
+kinds! {
+    1 => Opened(Opened),
+    2 => Time(Time),
+    3 => TenantNamed(Named),
+    4 => QueueNamed(Named),
+    5 => ScheduleCreated(ScheduleCreated),
+    6 => Canceled(Canceled),
+    7 => Materialized(Materialized),
+    8 => Misfired(Misfired),
+    9 => Enqueued(Enqueued),
+    10 => Completed(Completed),
+}
+
+/// A log record that this engine cannot act on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRecord {
+    /// A kind of a newer engine, or of none.
+    #[error("record kind {0} is not known to this version: open the directory with the version that wrote it")]
+    Kind(u8),
+    /// The body does not decode.
+    #[error("record of kind {kind}: {source}")]
+    Body {
+        /// The kind.
+        kind: u8,
+        /// Why.
+        source: Undecodable,
+    },
+}
+
+/// Packs ascending numbers into runs.
+#[must_use]
+pub fn runs_of(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    let mut end = 0_u64;
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, length)) if number == end => *length += 1,
+            _ => runs.push((number.wrapping_sub(end), 1)),
+        }
+        end = number.wrapping_add(1);
+    }
+    runs
+}
+
+/// The numbers that [`runs_of`] packed. Lazy: a damaged length costs nothing until it is walked.
+pub fn numbers_of(runs: &[(u64, u64)]) -> impl Iterator<Item = u64> + '_ {
+    let mut end = 0_u64;
+    runs.iter().flat_map(move |&(gap, length)| {
+        let first = end.wrapping_add(gap);
+        end = first.wrapping_add(length);
+        (0..length).map(move |i| first.wrapping_add(i))
+    })
+}

@@ -1,0 +1,162 @@
+//! What the queue says: accepted, returned, found again, lost, away, back.
+
+use std::collections::BTreeMap;
+
+use super::{QueueState, Shard, Turn, Urgency, stream_number};
+use crate::kernel::{
+    id::OccurrenceId,
+    occurrence::{EntryId, Lane, OccurrenceNo, State, Stream},
+    record::{Enqueued, Record, runs_of},
+    time::UnixMs,
+};
+
+/// A queue's acceptance may wait this long for the disk: what a crash takes of it is read back from the queue.
+const ENQUEUED_WITHIN_MS: i64 = 1_000;
+
+impl Shard {
+    /// The queue accepted `numbers` under consecutive ids from `first` on.
+    pub fn landed(
+        &mut self,
+        (stream, first, added): (Stream, EntryId, u64),
+        numbers: &[OccurrenceNo],
+        at: UnixMs,
+        now: UnixMs,
+        turn: &mut Turn,
+    ) {
+        for &number in numbers {
+            if let Some(row) = self.occurrences.row(number)
+                && row.state == State::Scheduled
+            {
+                let lag_ms = at.since(if row.lane == Lane::Strict { row.scheduled_for } else { row.available_at });
+                turn.lags.push((row.lane, lag_ms));
+                self.counters.enqueued += 1;
+            }
+        }
+        let base = now.max(self.log_time);
+        let plain: Vec<u64> = numbers.iter().map(|number| number.0).collect();
+        let record = Enqueued {
+            stream: stream_number(stream),
+            generation: first.generation,
+            first_counter: first.counter,
+            added,
+            at: at.since(base),
+            runs: runs_of(&plain),
+        };
+        self.record(Record::Enqueued(record), now, turn);
+        turn.urge(Urgency::Within(ENQUEUED_WITHIN_MS));
+        let counter = first.counter + (numbers.len() as u64).saturating_sub(1);
+        turn.recorded.push((self.lsn, stream, EntryId { counter, ..first }));
+    }
+
+    /// The queue proves that it does not hold `numbers`: they wait again, and are judged again if they were before.
+    pub fn returned(&mut self, numbers: &[OccurrenceNo]) {
+        for &number in numbers {
+            let Some(row) = self.occurrences.row_mut(number) else { continue };
+            row.handed = false;
+            let (state, lane, available_at) = (row.state, row.lane, row.available_at);
+            match state {
+                State::Scheduled => self.enter_outbox(number, available_at, lane, self.durable),
+                State::Enqueued => self.unjudged.push_back((self.durable, number)),
+                State::Succeeded | State::Missed | State::Canceled => {}
+            }
+        }
+    }
+
+    /// Read back behind what the log remembers: these had landed before the process died.
+    pub fn found(
+        &mut self,
+        stream: Stream,
+        entries: &[(OccurrenceId, u32, EntryId)],
+        added: u64,
+        now: UnixMs,
+        turn: &mut Turn,
+    ) {
+        let mut known = self.read_back.take().unwrap_or_else(|| self.open_by_id());
+        let mut run: Vec<OccurrenceNo> = Vec::new();
+        let mut first = EntryId::default();
+        let mut last = EntryId::default();
+        for &(id, _, entry) in entries {
+            let Some(number) = known.remove(&id) else {
+                self.counters.conflicts += 1;
+                continue;
+            };
+            self.resend.remove(&number);
+            let follows = last.generation == entry.generation && last.counter + 1 == entry.counter;
+            if !run.is_empty() && !follows {
+                self.landed((stream, first, added), &run, now, now, turn);
+                run.clear();
+            }
+            if run.is_empty() {
+                first = entry;
+            }
+            run.push(number);
+            last = entry;
+        }
+        if !run.is_empty() {
+            self.landed((stream, first, added), &run, now, now, turn);
+        }
+        self.read_back = Some(known);
+    }
+
+    /// What may stand in the queue without the log knowing its place: not yet enqueued, or to be sent again.
+    fn open_by_id(&self) -> BTreeMap<OccurrenceId, OccurrenceNo> {
+        let open = self.occurrences.iter();
+        open.filter(|(number, row)| row.state == State::Scheduled || self.resend.contains(number))
+            .map(|(number, row)| (row.id, number))
+            .collect()
+    }
+
+    /// The stream lost what it had accepted behind `survived`: it is sent again, as far back as the window reaches.
+    pub fn lost(&mut self, stream: Stream, survived: Option<EntryId>, now: UnixMs) {
+        let oldest = now.minus(self.config.resend_window_ms);
+        for (number, row) in self.occurrences.iter() {
+            let recent = row.enqueued_at.is_some_and(|at| at >= oldest);
+            let behind = survived.is_none_or(|last| row.entry.is_some_and(|entry| entry > last));
+            if row.state == State::Enqueued && recent && behind && row.lane == stream.lane {
+                let queue = self.schedules.row(row.schedule).map(|schedule| schedule.queue);
+                if queue == Some(stream.queue.0) {
+                    self.resend.insert(number);
+                }
+            }
+        }
+        self.read_back = None;
+    }
+
+    /// Everything was fenced and looked at: hand-over goes on, what was lost first.
+    pub fn queue_ready(&mut self) {
+        self.queue = QueueState::Ready;
+        self.read_back = None;
+        self.streams_away.clear();
+        for number in std::mem::take(&mut self.resend) {
+            if let Some(row) = self.occurrences.row_mut(number) {
+                row.handed = false;
+                self.counters.resent += 1;
+                self.unjudged.push_back((self.durable, number));
+            }
+        }
+        let held = std::mem::take(&mut self.held_for_stream);
+        self.returned(&held);
+    }
+
+    /// The queue, or one stream of it, takes nothing for now.
+    pub fn queue_away(&mut self, stream: Option<Stream>, reason: String, now: UnixMs) {
+        match (stream, &mut self.queue) {
+            (Some(stream), _) => {
+                self.streams_away.insert(stream, reason);
+            }
+            (None, QueueState::Away { reason: old, .. }) => *old = reason,
+            (None, QueueState::Ready) => self.queue = QueueState::Away { since: now, reason },
+            (None, QueueState::Fenced { .. }) => {}
+        }
+    }
+
+    /// Another engine owns the streams: this one hands nothing over any more.
+    pub fn queue_fenced(&mut self, reason: String) {
+        self.queue = QueueState::Fenced { reason };
+    }
+
+    /// The queue has seen our generation or a higher one under another owner.
+    pub fn generation_needed(&mut self, at_least: u64, now: UnixMs, turn: &mut Turn) {
+        self.raise_generation(at_least, now, turn);
+    }
+}

@@ -1,0 +1,172 @@
+//! What readers see of schedules: one, or a page of many.
+
+use super::{Shard, schedules::ScheduleRow};
+use crate::kernel::{
+    calendar::{CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
+    gate::Lsn,
+    id::ScheduleId,
+    occurrence::State,
+    record::RuleBody,
+    schedule::{AtLocal, Rule, Schedule, ScheduleState, Spec},
+    time::UnixMs,
+};
+
+/// How many of the next instants a schedule shows.
+const NEXT_SHOWN: usize = 5;
+/// A listing looks at no more rows than this a turn.
+const ROWS_A_TURN: usize = 4_096;
+
+/// Which schedules to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListingFilter {
+    /// Only this tenant's.
+    pub tenant: Option<String>,
+    /// Only of this queue.
+    pub queue: Option<String>,
+    /// Only in this state.
+    pub state: Option<ScheduleState>,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug)]
+pub struct ListingPage {
+    /// What matched.
+    pub schedules: Vec<Schedule>,
+    /// Where to go on; `None` at the shard's end.
+    pub next_row: Option<u32>,
+    /// The answer may leave once this is durable.
+    pub lsn: Lsn,
+}
+
+impl Shard {
+    /// A schedule as it stands, and the LSN that its answer rests on.
+    #[must_use]
+    pub fn read(&mut self, id: ScheduleId, now: UnixMs) -> Option<(Schedule, Lsn)> {
+        let number = self.schedules.number(id)?;
+        let lsn = self.schedule(number).changed;
+        Some((self.view(number, now), lsn))
+    }
+
+    /// Schedules from row `from` on, at most `limit`. A page may be short while `next_row` is set.
+    #[must_use]
+    pub fn list(&mut self, filter: &ListingFilter, from: u32, limit: usize, now: UnixMs) -> ListingPage {
+        let tenant = filter.tenant.as_ref().map(|name| self.tenants.number(name));
+        let queue = filter.queue.as_ref().map(|name| self.queues.number(name));
+        let matches = |row: &ScheduleRow| {
+            tenant.is_none_or(|number| number == Some(row.tenant))
+                && queue.is_none_or(|number| number == Some(row.queue))
+                && filter.state.is_none_or(|state| state == row.state())
+        };
+        let mut page = ListingPage { schedules: Vec::new(), next_row: None, lsn: Lsn(0) };
+        let mut found = Vec::new();
+        for looked_at in 0..ROWS_A_TURN {
+            let number = from.saturating_add(u32::try_from(looked_at).unwrap_or(u32::MAX));
+            let Some(row) = self.schedules.row(number) else { break };
+            if found.len() == limit {
+                page.next_row = Some(number);
+                break;
+            }
+            if matches(row) {
+                page.lsn = page.lsn.max(row.changed);
+                found.push(number);
+            }
+            page.next_row = self.schedules.row(number + 1).map(|_| number + 1);
+        }
+        page.schedules = found.into_iter().map(|number| self.view(number, now)).collect();
+        page
+    }
+
+    /// How many schedules are in each state: active, completed, canceled.
+    #[must_use]
+    pub fn schedules_by_state(&self) -> [u64; 3] {
+        let mut counts = [0; 3];
+        for (_, row) in self.schedules.iter() {
+            counts[match row.state() {
+                ScheduleState::Active => 0,
+                ScheduleState::Completed => 1,
+                ScheduleState::Canceled => 2,
+            }] += 1;
+        }
+        counts
+    }
+
+    pub(super) fn view(&mut self, number: u32, now: UnixMs) -> Schedule {
+        let next = self.next_instants(number);
+        let row = self.schedule(number);
+        let (rule, at_local) = rule_of(row.plan.body(&self.calendar));
+        let (start_at, end_at) = row.plan.bounds();
+        let name = |names: &crate::kernel::names::Names, number| names.name(number).map_or_else(String::new, |n| n.to_string());
+        Schedule {
+            id: row.id,
+            version: row.version,
+            state: row.state(),
+            spec: Spec {
+                tenant: name(&self.tenants, row.tenant),
+                queue: name(&self.queues, row.queue),
+                name: row.text.name.clone(),
+                rule,
+                at_local,
+                start_at,
+                end_at,
+                payload: row.text.payload.to_vec(),
+                flexible_window_ms: row.flexible_window_ms,
+                max_lateness_ms: row.max_lateness_ms,
+            },
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            last_run_at: row.last_run_at,
+            next_run_at: next.first().copied(),
+            overdue_ms: self.overdue_ms(number, now),
+            error: row.plan.error().map(ToString::to_string),
+            next,
+        }
+    }
+
+    /// The next instants, those of SCHEDULED occurrences first.
+    fn next_instants(&mut self, number: u32) -> Vec<UnixMs> {
+        let waiting = self.scheduled_of(number);
+        let mut instants: Vec<UnixMs> =
+            waiting.iter().filter_map(|n| self.occurrences.row(*n)).map(|row| row.scheduled_for).take(NEXT_SHOWN).collect();
+        let row = self.schedules.row(number).expect("a schedule that is shown has a row");
+        let mut next = row.next;
+        while let Some(instant) = next
+            && instants.len() < NEXT_SHOWN
+        {
+            instants.push(instant);
+            next = row.plan.next(instant, &mut self.calendar);
+        }
+        instants
+    }
+
+    fn overdue_ms(&self, number: u32, now: UnixMs) -> u64 {
+        let row = self.schedule(number);
+        let waiting = self.scheduled_of(number).into_iter().filter_map(|n| self.occurrences.row(n));
+        let earliest = waiting
+            .filter(|occurrence| occurrence.state == State::Scheduled)
+            .map(|occurrence| occurrence.available_at)
+            .chain(row.next.map(|next| Self::available_at(row, next)))
+            .min();
+        earliest.map_or(0, |at| now.since(at).max(0).cast_unsigned())
+    }
+}
+
+fn rule_of(body: RuleBody) -> (Rule, Option<AtLocal>) {
+    match body {
+        RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } => {
+            let fold = if fold_both { FoldChoice::Both } else { FoldChoice::Once };
+            let gap = if gap_shift { Gap::Shift } else { Gap::Skip };
+            let day_match = if day_and { DayMatch::And } else { DayMatch::Or };
+            (Rule::Cron(CronSpec { expr, zone, fold, gap, day_match }), None)
+        }
+        RuleBody::Every { every_ms, anchor_ms } => (Rule::Every { every_ms, anchor: UnixMs(anchor_ms) }, None),
+        RuleBody::At { at_ms, local } => {
+            let local = local.map(|given| AtLocal {
+                local: given.local,
+                zone: given.zone,
+                fold: given.second.map(|second| if second { LocalFold::Second } else { LocalFold::First }),
+                gap: given.shift.then_some(Gap::Shift),
+            });
+            (Rule::At(UnixMs(at_ms)), local)
+        }
+    }
+}

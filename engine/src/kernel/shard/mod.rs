@@ -1,0 +1,311 @@
+//! A shard: a plain struct that decides, applies what it decided to itself, and hands records and effects outward.
+//!
+//! ```text
+//! command, time, queue event --> decide --> Record --> apply (the only thing that changes state, live and in recovery)
+//!                                   |          +------> Turn.records: to the log, in order
+//!                                   +-----------------> Turn: what the shell does next, and which LSN it waits for
+//! ```
+//!
+//! Decisions compare with `now`, never with whether a timer has run. Timers, outbox and hand-over marks are derived:
+//! they are rebuilt when replay ends and are never in the log.
+
+mod apply;
+mod commands;
+mod dispatch;
+mod due;
+mod history;
+mod listing;
+mod misfire;
+mod occurrences;
+mod open;
+mod plan;
+mod schedules;
+mod turn;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+pub use apply::Inconsistent;
+pub use commands::Canceled;
+pub use history::HistoryPage;
+pub use listing::{ListingFilter, ListingPage};
+pub use turn::{Release, Turn, Urgency};
+
+use occurrences::Occurrences;
+use schedules::{ScheduleRow, Schedules};
+
+use super::{
+    calendar::{Calendar, ZoneSet},
+    gate::Lsn,
+    id::{Kind, OccurrenceId},
+    names::Names,
+    occurrence::{Entry, EntryId, Lane, OccurrenceNo, QueueNo, Stream},
+    record::Opened,
+    time::UnixMs,
+    wheel::Timers,
+};
+
+/// What a shard is told once.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long before `available_at` an occurrence is materialised.
+    pub lead_ms: i64,
+    /// How far ahead the timing wheel reaches.
+    pub horizon_ms: i64,
+    /// Whether the queue's acceptance is an occurrence's end. Otherwise a worker's completion is.
+    pub final_when_enqueued: bool,
+    /// At most this many occurrences may be under way; past it the queue counts as away.
+    pub live_limit: usize,
+    /// How long what the queue accepted can be sent again.
+    pub resend_window_ms: i64,
+    /// At most this many timers or releases are handled a turn.
+    pub turn_limit: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lead_ms: 2_000,
+            horizon_ms: 15 * 60_000,
+            final_when_enqueued: false,
+            live_limit: 2_000_000,
+            resend_window_ms: 10 * 60_000,
+            turn_limit: 4_096,
+        }
+    }
+}
+
+/// Counts since the process began, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Occurrences materialised.
+    pub materialized: u64,
+    /// Occurrences that the queue accepted for the first time.
+    pub enqueued: u64,
+    /// Instants that the misfire policy did not admit.
+    pub missed: u64,
+    /// Occurrences canceled.
+    pub canceled: u64,
+    /// Occurrences completed.
+    pub completed: u64,
+    /// Occurrences handed over again after the queue lost them.
+    pub resent: u64,
+    /// Entries read back whose occurrence was recorded already or is not ours.
+    pub conflicts: u64,
+}
+
+/// Whether the queue takes anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum QueueState {
+    Away { since: UnixMs, reason: String },
+    Ready,
+    Fenced { reason: String },
+}
+
+/// What the log remembers of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamMemory {
+    /// The last entry recorded as enqueued.
+    pub last: Option<EntryId>,
+    /// How many entries the stream had ever been given then.
+    pub added: u64,
+}
+
+/// Occurrences of one millisecond that wait to be handed over.
+#[derive(Debug, Default)]
+struct Group {
+    numbers: Vec<OccurrenceNo>,
+    /// How many of them were handled already.
+    done: usize,
+    /// All of them are in the log up to here.
+    lsn: Lsn,
+}
+
+/// One shard: its schedules, its occurrences, and every decision about them.
+#[derive(Debug)]
+pub struct Shard {
+    config: Config,
+    // What records change.
+    calendar: Calendar,
+    tenants: Names,
+    queues: Names,
+    schedules: Schedules,
+    occurrences: Occurrences,
+    ended: VecDeque<(OccurrenceNo, UnixMs)>,
+    streams: Vec<StreamMemory>,
+    opened: Option<Opened>,
+    log_time: UnixMs,
+    lsn: Lsn,
+    // What is derived.
+    durable: Lsn,
+    timers: Timers,
+    outbox: BTreeMap<UnixMs, Group>,
+    /// Judged already, or never judged: admitted late, or sent again.
+    unjudged: VecDeque<(Lsn, OccurrenceNo)>,
+    parked: Vec<u32>,
+    queue: QueueState,
+    streams_away: BTreeMap<Stream, String>,
+    /// Handed to a stream that takes nothing: kept until the queue is ready again.
+    held_for_stream: Vec<OccurrenceNo>,
+    resend: BTreeSet<OccurrenceNo>,
+    read_back: Option<BTreeMap<OccurrenceId, OccurrenceNo>>,
+    smallest_lateness_ms: u64,
+    fired: Vec<u32>,
+    counters: Counters,
+}
+
+impl Shard {
+    /// An empty shard that is to be brought up by [`Shard::replay`] and [`Shard::open`].
+    #[must_use]
+    pub fn new(config: Config, zones: Arc<ZoneSet>) -> Self {
+        Self {
+            timers: Timers::new(UnixMs::MIN, config.horizon_ms),
+            config,
+            calendar: Calendar::new(zones),
+            tenants: Names::default(),
+            queues: Names::default(),
+            schedules: Schedules::default(),
+            occurrences: Occurrences::default(),
+            ended: VecDeque::new(),
+            streams: Vec::new(),
+            opened: None,
+            log_time: UnixMs::MIN,
+            lsn: Lsn(0),
+            durable: Lsn(0),
+            outbox: BTreeMap::new(),
+            unjudged: VecDeque::new(),
+            parked: Vec::new(),
+            queue: QueueState::Away { since: UnixMs::MIN, reason: "the queue is not connected yet".into() },
+            streams_away: BTreeMap::new(),
+            held_for_stream: Vec::new(),
+            resend: BTreeSet::new(),
+            read_back: None,
+            smallest_lateness_ms: u64::MAX,
+            fired: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The highest engine time in the log.
+    #[must_use]
+    pub const fn log_time(&self) -> UnixMs {
+        self.log_time
+    }
+
+    /// The last record's position.
+    #[must_use]
+    pub const fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// The last opening in the log.
+    #[must_use]
+    pub const fn opened(&self) -> Option<&Opened> {
+        self.opened.as_ref()
+    }
+
+    /// Counts since the process began.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Up to here the log is durable; what waited for it is handed over in the next turn.
+    pub fn set_durable(&mut self, durable: Lsn) {
+        self.durable = self.durable.max(durable);
+    }
+
+    /// A queue's name.
+    #[must_use]
+    pub fn queue_name(&self, queue: QueueNo) -> &str {
+        self.queues.name(queue.0).map_or("", |name| name)
+    }
+
+    /// The number of a queue that some schedule has named.
+    #[must_use]
+    pub fn queue_number(&self, name: &str) -> Option<QueueNo> {
+        self.queues.number(name).map(QueueNo)
+    }
+
+    /// What a queue is told of an occurrence that was handed over or is about to be.
+    ///
+    /// # Panics
+    /// When the number is not one of a live occurrence: only numbers from [`Turn`] and the queue's events are asked.
+    #[must_use]
+    pub fn entry(&self, number: OccurrenceNo) -> Entry<'_> {
+        let row = self.occurrences.row(number).expect("an occurrence that is handed over is live");
+        let schedule = self.schedules.row(row.schedule).expect("an occurrence has a schedule");
+        Entry {
+            number,
+            stream: Stream { queue: QueueNo(schedule.queue), lane: row.lane },
+            occurrence_id: row.id,
+            schedule_id: schedule.id,
+            version: row.version,
+            kind: Kind::Regular,
+            scheduled_for: row.scheduled_for,
+            available_at: row.available_at,
+            attempt: 1,
+            tenant: self.tenants.name(schedule.tenant).map_or("", |name| name),
+            payload: &schedule.text.payload,
+        }
+    }
+
+    /// When time must be given to the shard again at the latest, if nothing else happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<UnixMs> {
+        let release = match self.queue {
+            QueueState::Ready => self.outbox.first_key_value().map(|(at, _)| *at),
+            QueueState::Away { .. } | QueueState::Fenced { .. } => None,
+        };
+        [release, self.timers.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Why the queue takes nothing at the moment, a sentence each.
+    pub fn queue_troubles(&self) -> impl Iterator<Item = &str> {
+        let all = match &self.queue {
+            QueueState::Away { reason, .. } | QueueState::Fenced { reason } => Some(reason.as_str()),
+            QueueState::Ready => None,
+        };
+        all.into_iter().chain(self.streams_away.values().map(String::as_str))
+    }
+
+    /// How many occurrences wait to be handed over, and the earliest `available_at` among them.
+    #[must_use]
+    pub fn outbox_backlog(&self) -> (usize, Option<UnixMs>) {
+        let waiting = self.outbox.values().map(|group| group.numbers.len() - group.done).sum::<usize>();
+        (waiting + self.unjudged.len(), self.outbox.first_key_value().map(|(at, _)| *at))
+    }
+
+    /// Every stream that the log remembers, for declaring it to the queue.
+    pub fn remembered_streams(&self) -> impl Iterator<Item = (Stream, StreamMemory)> + '_ {
+        self.streams.iter().zip(0_u32..).map(|(memory, number)| (stream_of(number), *memory))
+    }
+
+    fn schedule(&self, number: u32) -> &ScheduleRow {
+        self.schedules.row(number).expect("a schedule that is named has a row")
+    }
+
+    fn available_at(row: &ScheduleRow, scheduled_for: UnixMs) -> UnixMs {
+        if row.flexible_window_ms == 0 {
+            return scheduled_for;
+        }
+        let id = OccurrenceId::of(row.id, row.version, scheduled_for, Kind::Regular, b"");
+        id.available_at(scheduled_for, row.flexible_window_ms)
+    }
+}
+
+/// A stream's number in records: three to a queue, in the order of the lanes.
+const fn stream_number(stream: Stream) -> u32 {
+    stream.queue.0 * 3
+        + match stream.lane {
+            Lane::Strict => 0,
+            Lane::Flexible => 1,
+            Lane::CatchUp => 2,
+        }
+}
+
+const fn stream_of(number: u32) -> Stream {
+    Stream { queue: QueueNo(number / 3), lane: Lane::ALL[(number % 3) as usize] }
+}

@@ -1,0 +1,159 @@
+//! The table of occurrences: rows addressed by their growing number, in pages that go when all their rows are gone.
+
+use std::collections::VecDeque;
+
+use crate::kernel::{
+    id::OccurrenceId,
+    occurrence::{EntryId, Lane, OccurrenceNo, State},
+    time::UnixMs,
+};
+
+/// Rows a page: few enough that a straggler holds little, many enough that pages are cheap to find.
+const PAGE_ROWS: u64 = 1_024;
+
+/// One occurrence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OccurrenceRow {
+    pub(super) id: OccurrenceId,
+    pub(super) schedule: u32,
+    pub(super) version: u32,
+    pub(super) scheduled_for: UnixMs,
+    pub(super) available_at: UnixMs,
+    pub(super) enqueued_at: Option<UnixMs>,
+    pub(super) entry: Option<EntryId>,
+    pub(super) state: State,
+    pub(super) lane: Lane,
+    /// The queue has been handed it and has not answered. Not in the log: what was handed over when a process died is
+    /// found out by reading the queue back.
+    pub(super) handed: bool,
+    /// Neighbours in its schedule's history.
+    pub(super) older: Option<OccurrenceNo>,
+    pub(super) newer: Option<OccurrenceNo>,
+}
+
+#[derive(Debug)]
+struct Page {
+    rows: Vec<Option<OccurrenceRow>>,
+    live: u32,
+}
+
+/// All occurrences that are not yet forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Occurrences {
+    pages: VecDeque<Option<Page>>,
+    /// The page number of `pages[0]`.
+    first_page: u64,
+    next: u64,
+    len: usize,
+}
+
+impl Occurrences {
+    /// The number that the next occurrence gets.
+    pub(super) const fn next(&self) -> OccurrenceNo {
+        OccurrenceNo(self.next)
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn push(&mut self, row: OccurrenceRow) -> OccurrenceNo {
+        let number = OccurrenceNo(self.next);
+        if self.next.is_multiple_of(PAGE_ROWS) {
+            self.pages.push_back(Some(Page { rows: Vec::with_capacity(PAGE_ROWS as usize), live: 0 }));
+        }
+        let page = self.pages.back_mut().and_then(Option::as_mut).expect("the page being filled is never dropped");
+        page.rows.push(Some(row));
+        page.live += 1;
+        self.next += 1;
+        self.len += 1;
+        number
+    }
+
+    fn page_index(&self, number: OccurrenceNo) -> Option<usize> {
+        usize::try_from((number.0 / PAGE_ROWS).checked_sub(self.first_page)?).ok()
+    }
+
+    pub(super) fn row(&self, number: OccurrenceNo) -> Option<&OccurrenceRow> {
+        let page = self.pages.get(self.page_index(number)?)?.as_ref()?;
+        page.rows.get((number.0 % PAGE_ROWS) as usize)?.as_ref()
+    }
+
+    pub(super) fn row_mut(&mut self, number: OccurrenceNo) -> Option<&mut OccurrenceRow> {
+        let index = self.page_index(number)?;
+        let page = self.pages.get_mut(index)?.as_mut()?;
+        page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.as_mut()
+    }
+
+    /// Forgets a row; its page goes with the last one.
+    pub(super) fn remove(&mut self, number: OccurrenceNo) -> Option<OccurrenceRow> {
+        let index = self.page_index(number)?;
+        let slot = self.pages.get_mut(index)?;
+        let page = slot.as_mut()?;
+        let row = page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.take()?;
+        page.live -= 1;
+        self.len -= 1;
+        if page.live == 0 && page.rows.len() as u64 == PAGE_ROWS {
+            *slot = None;
+            while self.pages.front().is_some_and(Option::is_none) {
+                self.pages.pop_front();
+                self.first_page += 1;
+            }
+        }
+        Some(row)
+    }
+
+    /// All rows, oldest number first.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (OccurrenceNo, &OccurrenceRow)> {
+        let first_page = self.first_page;
+        self.pages.iter().enumerate().filter_map(|(i, page)| Some((i, page.as_ref()?))).flat_map(move |(i, page)| {
+            let first = (first_page + i as u64) * PAGE_ROWS;
+            let rows = page.rows.iter().enumerate();
+            rows.filter_map(move |(r, row)| Some((OccurrenceNo(first + r as u64), row.as_ref()?)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::id::{Kind, ScheduleId};
+
+    fn row(at: i64) -> OccurrenceRow {
+        OccurrenceRow {
+            id: OccurrenceId::of(ScheduleId([0; 16]), 1, UnixMs(at), Kind::Regular, b""),
+            schedule: 0,
+            version: 1,
+            scheduled_for: UnixMs(at),
+            available_at: UnixMs(at),
+            enqueued_at: None,
+            entry: None,
+            state: State::Scheduled,
+            lane: Lane::Strict,
+            handed: false,
+            older: None,
+            newer: None,
+        }
+    }
+
+    #[test]
+    fn a_page_goes_with_its_last_row_and_numbers_never_come_again() {
+        let mut table = Occurrences::default();
+        for at in 0..3_000 {
+            assert_eq!(table.push(row(at)), OccurrenceNo(at.unsigned_abs()));
+        }
+        assert!(table.remove(OccurrenceNo(1_500)).is_some());
+        assert!(table.remove(OccurrenceNo(1_500)).is_none());
+        for number in 0..2_048 {
+            table.remove(OccurrenceNo(number));
+        }
+        assert_eq!((table.pages.len(), table.first_page, table.len()), (1, 2, 952));
+        assert_eq!(table.row(OccurrenceNo(5)), None);
+        assert_eq!(table.row(OccurrenceNo(2_500)).map(|r| r.scheduled_for), Some(UnixMs(2_500)));
+        assert_eq!(table.iter().next().map(|(number, _)| number), Some(OccurrenceNo(2_048)));
+        for number in 2_048..3_000 {
+            table.remove(OccurrenceNo(number));
+        }
+        assert_eq!(table.push(row(0)), OccurrenceNo(3_000), "a page that is still being filled stays");
+    }
+}

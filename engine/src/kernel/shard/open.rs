@@ -1,0 +1,80 @@
+//! How a shard comes up: replay every record, then open under a new generation and rebuild what is derived.
+
+use super::{QueueState, Shard, Turn, Urgency};
+use crate::kernel::{
+    gate::Lsn,
+    occurrence::State,
+    record::{InvalidRecord, Opened, Record},
+    time::UnixMs,
+};
+
+/// Why a log record could not be replayed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The bytes are no record.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRecord),
+    /// The record does not fit what came before it.
+    #[error(transparent)]
+    Inconsistent(#[from] super::Inconsistent),
+}
+
+impl Shard {
+    /// Takes the log's next record.
+    ///
+    /// # Errors
+    /// Bytes that are no record, or a record that does not fit those before it.
+    pub fn replay(&mut self, kind: u8, body: &[u8]) -> Result<(), ReplayError> {
+        let record = Record::decode(kind, body)?;
+        self.apply(&record)?;
+        self.lsn = Lsn(self.lsn.0 + 1);
+        Ok(())
+    }
+
+    /// Ends replay: writes the opening (its generation is made larger than the log's), and rebuilds timers and outbox.
+    /// Whatever was replayed is durable.
+    pub fn open(&mut self, mut opened: Opened, now: UnixMs) -> Turn {
+        self.durable = self.lsn;
+        let mut turn = Turn::default();
+        opened.generation = self.opened.as_ref().map_or(1, |before| before.generation + 1);
+        let generation = opened.generation;
+        self.record(Record::Opened(opened), now, &mut turn);
+        turn.urge(Urgency::Prompt);
+        turn.start = Some((self.lsn, generation));
+        self.queue = QueueState::Away { since: now, reason: "the queue is not connected yet".into() };
+        self.rebuild();
+        turn
+    }
+
+    /// Writes a higher generation, since the queue has seen this one under another owner.
+    pub(super) fn raise_generation(&mut self, at_least: u64, now: UnixMs, turn: &mut Turn) {
+        let mut opened = self.opened.clone().expect("a shard that talks to its queue was opened");
+        opened.generation = at_least.max(opened.generation + 1);
+        turn.urge(Urgency::Prompt);
+        let generation = opened.generation;
+        self.record(Record::Opened(opened), now, turn);
+        turn.start = Some((self.lsn, generation));
+    }
+
+    fn rebuild(&mut self) {
+        for number in 0..self.schedules.next() {
+            self.rearm(number);
+        }
+        let mut waiting = Vec::new();
+        for (number, row) in self.occurrences.iter() {
+            match row.state {
+                State::Scheduled => waiting.push((number, row.available_at, row.lane)),
+                State::Enqueued if !self.config.final_when_enqueued => {
+                    // The embedded queue lives in memory: what it held is handed to it again.
+                    self.resend.insert(number);
+                }
+                State::Enqueued | State::Succeeded | State::Missed | State::Canceled => {}
+            }
+        }
+        let lsn = self.lsn;
+        for (number, available_at, lane) in waiting {
+            self.enter_outbox(number, available_at, lane, lsn);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A schedule's rule within its bounds: the one place where instants come from.
+
+use crate::kernel::{
+    calendar::{Calendar, CalendarError, CronId, CronSpec, DayMatch, FoldChoice, Gap, Interval},
+    record::{LocalBody, RuleBody},
+    time::UnixMs,
+};
+
+/// When a schedule fires, in `[start_at, end_at)`.
+#[derive(Debug)]
+pub(super) struct Plan {
+    rule: PlanRule,
+    start_at: Option<UnixMs>,
+    end_at: Option<UnixMs>,
+}
+
+#[derive(Debug)]
+enum PlanRule {
+    /// The rule is parsed once for all schedules that share it.
+    Cron { id: CronId, error: Option<Box<CalendarError>> },
+    Every(Interval),
+    At { at: UnixMs, local: Option<Box<LocalBody>> },
+}
+
+impl Plan {
+    pub(super) fn new(body: &RuleBody, start_at: Option<UnixMs>, end_at: Option<UnixMs>, calendar: &mut Calendar) -> Self {
+        let rule = match body {
+            RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } => {
+                let id = calendar.intern_stored(&CronSpec {
+                    expr: expr.clone(),
+                    zone: zone.clone(),
+                    fold: if *fold_both { FoldChoice::Both } else { FoldChoice::Once },
+                    gap: if *gap_shift { Gap::Shift } else { Gap::Skip },
+                    day_match: if *day_and { DayMatch::And } else { DayMatch::Or },
+                });
+                PlanRule::Cron { id, error: calendar.error(id).cloned().map(Box::new) }
+            }
+            RuleBody::Every { every_ms, anchor_ms } => {
+                PlanRule::Every(Interval { anchor: UnixMs(*anchor_ms), every_ms: (*every_ms).max(1) })
+            }
+            RuleBody::At { at_ms, local } => PlanRule::At { at: UnixMs(*at_ms), local: local.clone().map(Box::new) },
+        };
+        Self { rule, start_at, end_at }
+    }
+
+    /// The rule as the log keeps it.
+    pub(super) fn body(&self, calendar: &Calendar) -> RuleBody {
+        match &self.rule {
+            PlanRule::Cron { id, .. } => {
+                let spec = calendar.spec(*id);
+                RuleBody::Cron {
+                    expr: spec.expr.clone(),
+                    zone: spec.zone.clone(),
+                    fold_both: spec.fold == FoldChoice::Both,
+                    gap_shift: spec.gap == Gap::Shift,
+                    day_and: spec.day_match == DayMatch::And,
+                }
+            }
+            PlanRule::Every(grid) => RuleBody::Every { every_ms: grid.every_ms, anchor_ms: grid.anchor.0 },
+            PlanRule::At { at, local } => RuleBody::At { at_ms: at.0, local: local.as_deref().cloned() },
+        }
+    }
+
+    pub(super) const fn bounds(&self) -> (Option<UnixMs>, Option<UnixMs>) {
+        (self.start_at, self.end_at)
+    }
+
+    /// Why nothing of it can be decided under the loaded zone rules, if so.
+    pub(super) fn error(&self) -> Option<&CalendarError> {
+        match &self.rule {
+            PlanRule::Cron { error, .. } => error.as_deref(),
+            PlanRule::Every(_) | PlanRule::At { .. } => None,
+        }
+    }
+
+    /// The first instant after `after`.
+    pub(super) fn next(&self, after: UnixMs, calendar: &mut Calendar) -> Option<UnixMs> {
+        let after = self.clamp(after);
+        let instant = match &self.rule {
+            PlanRule::Cron { error: Some(_), .. } => None,
+            PlanRule::Cron { id, error: None } => calendar.next(*id, after),
+            PlanRule::Every(grid) => grid.next(after),
+            PlanRule::At { at, .. } => (*at > after).then_some(*at),
+        }?;
+        self.end_at.is_none_or(|end| instant < end).then_some(instant)
+    }
+
+    /// The last instant in `(after, through]`.
+    pub(super) fn latest(&self, after: UnixMs, through: UnixMs, calendar: &mut Calendar) -> Option<UnixMs> {
+        let (after, through) = self.clamp_both(after, through)?;
+        match &self.rule {
+            PlanRule::Cron { error: Some(_), .. } => None,
+            PlanRule::Cron { id, error: None } => calendar.latest(*id, after, through),
+            PlanRule::Every(grid) => grid.latest(after, through),
+            PlanRule::At { at, .. } => (*at > after && *at <= through).then_some(*at),
+        }
+    }
+
+    /// How many instants lie in `[first, last]`.
+    pub(super) fn count(&self, first: UnixMs, last: UnixMs, calendar: &Calendar) -> u64 {
+        let Some((after, through)) = self.clamp_both(first.minus(1), last) else { return 0 };
+        match &self.rule {
+            PlanRule::Cron { error: Some(_), .. } => 0,
+            PlanRule::Cron { id, error: None } => calendar.count(*id, after, through),
+            PlanRule::Every(grid) => grid.count(after, through),
+            PlanRule::At { at, .. } => u64::from(*at > after && *at <= through),
+        }
+    }
+
+    /// Nothing before `start_at` is asked for.
+    fn clamp(&self, after: UnixMs) -> UnixMs {
+        self.start_at.map_or(after, |start| after.max(start.minus(1)))
+    }
+
+    fn clamp_both(&self, after: UnixMs, through: UnixMs) -> Option<(UnixMs, UnixMs)> {
+        let after = self.clamp(after);
+        let through = self.end_at.map_or(through, |end| through.min(end.minus(1)));
+        (after < through).then_some((after, through))
+    }
+}

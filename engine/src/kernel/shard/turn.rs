@@ -1,0 +1,78 @@
+//! What one turn of a shard hands outward.
+
+use crate::kernel::{
+    gate::Lsn,
+    occurrence::{EntryId, OccurrenceNo, QueueNo, Stream},
+    record::Record,
+    time::UnixMs,
+};
+
+/// How long a turn's records may wait for the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// A caller or a due instant waits.
+    Prompt,
+    /// Nobody waits: within this many milliseconds. What a crash takes is decided again with the same ids.
+    Within(i64),
+    /// There is nothing to write.
+    #[default]
+    Idle,
+}
+
+/// Occurrences to hand over now, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// They were available then.
+    pub at: UnixMs,
+    /// What to hand over.
+    pub numbers: Vec<OccurrenceNo>,
+}
+
+/// What a turn decided: the shell writes the records, then does the rest.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// To the log, in order. The first has the LSN behind the one the shard had before.
+    pub records: Vec<Record>,
+    /// How long they may wait.
+    pub urgency: Urgency,
+    /// Queues that were named for the first time.
+    pub queues: Vec<QueueNo>,
+    /// To be encoded ahead of time.
+    pub staged: Vec<OccurrenceNo>,
+    /// To be handed over now.
+    pub releases: Vec<Release>,
+    /// Nothing that was staged for instants up to this one is needed any more.
+    pub forget_staged: Option<UnixMs>,
+    /// Once the LSN is durable, the queue may drop what consumers acknowledged up to the entry.
+    pub recorded: Vec<(Lsn, Stream, EntryId)>,
+    /// Once the LSN is durable, the queue is to begin under this generation.
+    pub start: Option<(Lsn, u64)>,
+    /// Something due waits for the disk: everything queued is prompt now.
+    pub hasten: bool,
+    /// The turn's limit was reached: there is more to do at once.
+    pub more: bool,
+    /// Lags of what was enqueued for the first time, in ms, by lane.
+    pub lags: Vec<(crate::kernel::occurrence::Lane, i64)>,
+}
+
+impl Turn {
+    pub(super) fn urge(&mut self, urgency: Urgency) {
+        self.urgency = self.urgency.min(urgency);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_urgent_record_decides_for_the_turn() {
+        let mut turn = Turn::default();
+        turn.urge(Urgency::Within(1_000));
+        turn.urge(Urgency::Within(500));
+        assert_eq!(turn.urgency, Urgency::Within(500));
+        turn.urge(Urgency::Prompt);
+        turn.urge(Urgency::Within(5));
+        assert_eq!(turn.urgency, Urgency::Prompt);
+    }
+}

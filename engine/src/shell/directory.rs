@@ -1,0 +1,209 @@
+//! The data directory: locked for one engine, and known by its IDENTITY for what it was made for.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countwheel_wal::{DirLock, Fs, LockError, OsFs, write_file_atomically};
+use uuid::Uuid;
+
+use crate::error::OpenError;
+
+const HEAD: &str = "countwheel data directory";
+const FORMAT: u32 = 1;
+
+/// What a data directory was made for; written once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Names the directory to the queue, so that no other directory's engine writes to its streams.
+    pub id: Uuid,
+    /// How many shards; fixed for ever.
+    pub shards: u16,
+    /// Whether its clock is a rehearsal's.
+    pub rehearsal: bool,
+}
+
+/// A locked data directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) fs: Arc<dyn Fs>,
+    _lock: DirLock,
+}
+
+impl Directory {
+    /// Locks `path` and reads what it is, or makes it: with `shards` shards, else `default_shards`.
+    pub(crate) fn open(
+        path: &Path,
+        shards: Option<u16>,
+        default_shards: u16,
+        rehearsal: bool,
+    ) -> Result<Self, OpenError> {
+        let fs: Arc<dyn Fs> = Arc::new(OsFs);
+        fs.create_dir_all(path).map_err(|source| io(path, source))?;
+        let lock = DirLock::acquire(path).map_err(|error| match error {
+            LockError::Held { holder } => OpenError::Locked { path: path.to_owned(), holder },
+            LockError::Io(source) => io(path, source),
+        })?;
+        let file = path.join("IDENTITY");
+        let identity = match fs::read_to_string(&file) {
+            Ok(text) => Identity::parse(&text).map_err(|what| refused(&file, what))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                refuse_strangers(path)?;
+                let mut id = [0; 16];
+                getrandom::fill(&mut id).map_err(|error| io(&file, std::io::Error::other(error)))?;
+                let id = uuid::Builder::from_random_bytes(id).into_uuid();
+                let identity = Identity { id, shards: shards.unwrap_or(default_shards), rehearsal };
+                write_file_atomically(&*fs, &file, identity.to_string().as_bytes()).map_err(|source| io(&file, source))?;
+                identity
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Err(refused(&file, "it is not text".to_owned()));
+            }
+            Err(source) => return Err(io(&file, source)),
+        };
+        identity.check(path, shards, rehearsal)?;
+        Ok(Self { path: path.to_owned(), identity, fs, _lock: lock })
+    }
+
+    pub(crate) fn shard_path(&self, shard: u16) -> PathBuf {
+        self.path.join(format!("shard-{shard:04}"))
+    }
+}
+
+impl Identity {
+    fn check(&self, path: &Path, shards: Option<u16>, rehearsal: bool) -> Result<(), OpenError> {
+        let refuse = |what: String, remedy: &str| {
+            Err(OpenError::Refused { path: path.to_owned(), what, remedy: remedy.to_owned() })
+        };
+        if let Some(asked) = shards.filter(|asked| *asked != self.shards) {
+            return refuse(
+                format!("the directory was made with {} shards, {asked} were asked for", self.shards),
+                "the number is fixed when a directory is made: leave it out, or choose another directory",
+            );
+        }
+        match (self.rehearsal, rehearsal) {
+            (true, false) => refuse(
+                "the directory holds a rehearsal".to_owned(),
+                "open it with --rehearse-from, or choose another directory for real work",
+            ),
+            (false, true) => refuse(
+                "the directory holds real work".to_owned(),
+                "rehearse in a directory of its own",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (body, crc) = text.trim_end().rsplit_once('\n').ok_or("it is cut short")?;
+        let mut lines = body.lines();
+        if lines.next() != Some(HEAD) {
+            return Err("it is not a Countwheel data directory's".to_owned());
+        }
+        let format = field(lines.next(), "format")?;
+        if format != FORMAT.to_string() {
+            return Err(format!("it has format {format}, this version reads format {FORMAT}"));
+        }
+        if crc != format!("crc32c {:08x}", crc32c(body)) {
+            return Err("its checksum does not match: it was damaged or edited".to_owned());
+        }
+        let id = field(lines.next(), "id")?;
+        let shards = field(lines.next(), "shards")?;
+        let rehearsal = field(lines.next(), "rehearsal")?;
+        Ok(Self {
+            id: Uuid::try_parse(id).map_err(|_| format!("its id {id:?} is no UUID"))?,
+            shards: shards.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{shards:?} shards"))?,
+            rehearsal: rehearsal.parse().map_err(|_| format!("rehearsal {rehearsal:?}"))?,
+        })
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { id, shards, rehearsal } = self;
+        let body = format!("{HEAD}\nformat {FORMAT}\nid {id}\nshards {shards}\nrehearsal {rehearsal}");
+        writeln!(f, "{body}\ncrc32c {:08x}", crc32c(&body))
+    }
+}
+
+fn crc32c(body: &str) -> u32 {
+    countwheel_wal::crc32c(body.as_bytes())
+}
+
+fn field<'a>(line: Option<&'a str>, name: &str) -> Result<&'a str, String> {
+    line.and_then(|line| line.strip_prefix(name)?.strip_prefix(' ')).ok_or_else(|| format!("it has no {name}"))
+}
+
+/// A directory without IDENTITY must not hold somebody's log.
+fn refuse_strangers(path: &Path) -> Result<(), OpenError> {
+    for entry in fs::read_dir(path).map_err(|source| io(path, source))? {
+        let name = entry.map_err(|source| io(path, source))?.file_name();
+        if name.to_string_lossy().starts_with("shard-") {
+            return Err(OpenError::Refused {
+                path: path.to_owned(),
+                what: "it has shards and no IDENTITY".to_owned(),
+                remedy: "restore IDENTITY from a copy, or choose an empty directory".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn io(path: &Path, source: std::io::Error) -> OpenError {
+    OpenError::Io { path: path.to_owned(), source }
+}
+
+fn refused(path: &Path, what: String) -> OpenError {
+    let remedy = "open it with the version that made it, restore it from a copy, or choose another directory";
+    OpenError::Refused { path: path.to_owned(), what, remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { id: Uuid::from_bytes([7; 16]), shards: 4, rehearsal: false }
+    }
+
+    #[test]
+    fn an_identity_is_read_as_it_was_written() {
+        assert_eq!(Identity::parse(&identity().to_string()), Ok(identity()));
+    }
+
+    #[test]
+    fn a_damaged_or_newer_identity_is_refused_by_name() {
+        let text = identity().to_string();
+        for (bad, why) in [
+            (text.replace("shards 4", "shards 5"), "checksum"),
+            (text.replace("format 1", "format 2"), "format 2"),
+            (text.replace(HEAD, "something else"), "not a Countwheel"),
+            (String::new(), "cut short"),
+        ] {
+            assert!(Identity::parse(&bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_made_once_and_refuses_what_it_was_not_made_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = Directory::open(dir.path(), Some(2), 8, false).unwrap().identity;
+        assert_eq!(Directory::open(dir.path(), None, 8, false).unwrap().identity, made);
+        let other = Directory::open(dir.path(), Some(3), 8, false).unwrap_err().to_string();
+        assert!(other.contains("made with 2 shards, 3 were asked for"), "{other}");
+        let rehearsal = Directory::open(dir.path(), None, 8, true).unwrap_err().to_string();
+        assert!(rehearsal.contains("real work"), "{rehearsal}");
+        let held = Directory::open(dir.path(), None, 8, false).unwrap();
+        assert!(matches!(Directory::open(dir.path(), None, 8, false), Err(OpenError::Locked { .. })));
+        drop(held);
+        fs::remove_file(dir.path().join("IDENTITY")).unwrap();
+        fs::create_dir(dir.path().join("shard-0000")).unwrap();
+        let stranger = Directory::open(dir.path(), None, 8, false).unwrap_err().to_string();
+        assert!(stranger.contains("no IDENTITY"), "{stranger}");
+    }
+}

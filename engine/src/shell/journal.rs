@@ -1,0 +1,92 @@
+//! Between a shard's decisions and its log: encodes records, hands them over in order, and keeps what the log cannot
+//! take at the moment.
+
+use std::time::Duration;
+
+use countwheel_wal::{AppendError, Log, Records, State};
+
+use crate::kernel::{
+    gate::Lsn,
+    record::Record,
+    shard::{Turn, Urgency},
+};
+
+/// A shard's way to its log.
+pub(super) struct Journal {
+    log: Log,
+    records: Records,
+    body: Vec<u8>,
+    /// Urgency of what `records` holds, while the log's queue is full.
+    waiting: Option<countwheel_wal::Urgency>,
+}
+
+impl Journal {
+    pub(super) fn new(log: Log) -> Self {
+        Self { log, records: Records::new(), body: Vec::new(), waiting: None }
+    }
+
+    /// Writes a turn's records. What the log cannot take is kept, in order; see [`Journal::is_blocked`].
+    pub(super) fn write(&mut self, turn: &Turn) {
+        for record in &turn.records {
+            self.push(record);
+        }
+        let urgency = match turn.urgency {
+            Urgency::Prompt => countwheel_wal::Urgency::Prompt,
+            Urgency::Within(ms) => {
+                countwheel_wal::Urgency::Within(Duration::from_millis(ms.max(0).cast_unsigned()))
+            }
+            Urgency::Idle if turn.records.is_empty() => return,
+            Urgency::Idle => countwheel_wal::Urgency::Within(Duration::from_secs(1)),
+        };
+        self.append(urgency);
+    }
+
+    fn push(&mut self, record: &Record) {
+        self.body.clear();
+        record.encode(&mut self.body);
+        self.records.push(record.kind(), &self.body);
+    }
+
+    fn append(&mut self, urgency: countwheel_wal::Urgency) {
+        if self.records.is_empty() {
+            self.waiting = None;
+            return;
+        }
+        match self.log.append(&self.records, urgency) {
+            Ok(_) => {
+                self.records.clear();
+                self.waiting = None;
+            }
+            // Kept: a poisoned log takes nothing any more, a full one when it has written what it has.
+            Err(AppendError::Full { .. } | _) => self.waiting = Some(countwheel_wal::Urgency::Prompt),
+        }
+    }
+
+    /// Tries again to hand over what the log could not take. While this is true, nothing may be decided.
+    pub(super) fn is_blocked(&mut self) -> bool {
+        if let Some(urgency) = self.waiting {
+            self.append(urgency);
+        }
+        self.waiting.is_some()
+    }
+
+    pub(super) fn hasten(&self) {
+        self.log.hasten();
+    }
+
+    pub(super) fn durable(&self) -> Lsn {
+        Lsn(self.log.durable().0)
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.log.state()
+    }
+
+    pub(super) fn close(self) -> Result<(), String> {
+        self.log.close().map_err(|error| error.to_string())
+    }
+}

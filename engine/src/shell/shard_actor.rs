@@ -1,0 +1,446 @@
+//! The actor around a shard: takes a message, calls the kernel, passes on. Nothing about jobs is decided here.
+//!
+//! A turn is: what the queue said, what the log made durable, time, then whatever arrived; its records go to the log,
+//! and only what rests on durable records leaves.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, StreamHandler};
+use tokio::sync::{Notify, oneshot};
+
+use super::{
+    clock::Clock,
+    journal::Journal,
+    local_queue::LocalQueue,
+    queue::{Away, Queue, QueueEvent, Remembered},
+    signal::{Alarm, pulses},
+    status::{LagHistograms, ShardStatus, SharedStatus},
+};
+use crate::{
+    error::CallError,
+    kernel::{
+        engine_time::EngineTime,
+        gate::{Gate, Lsn},
+        id::{OccurrenceId, ScheduleId},
+        occurrence::{EntryId, OccurrenceNo, QueueNo, State, Stream},
+        schedule::{Schedule, Spec},
+        shard::{Canceled, HistoryPage, ListingFilter, ListingPage, Shard, Turn},
+        time::UnixMs,
+    },
+};
+
+/// How long a clean stop waits for the queue's answers.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// The status that `/metrics` and `/readyz` read is renewed at most this often.
+const STATUS_EVERY_MS: i64 = 100;
+
+/// Which queue a shard delivers to.
+pub(crate) enum Backend {
+    /// The embedded one.
+    Local(LocalQueue),
+    /// Any other.
+    Remote(Box<dyn Queue>),
+}
+
+impl Backend {
+    fn queue(&mut self) -> &mut dyn Queue {
+        match self {
+            Self::Local(queue) => queue,
+            Self::Remote(queue) => &mut **queue,
+        }
+    }
+}
+
+/// An occurrence that a worker took from the embedded queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) number: OccurrenceNo,
+    pub(crate) occurrence_id: OccurrenceId,
+    pub(crate) schedule_id: ScheduleId,
+    pub(crate) version: u32,
+    pub(crate) tenant: String,
+    pub(crate) scheduled_for: UnixMs,
+    pub(crate) available_at: UnixMs,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Where an answer goes.
+pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, CallError>>;
+
+/// What a shard can be asked.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) enum Ask {
+    Create { id: ScheduleId, spec: Box<Spec>, reply: ReplyTo<Schedule> },
+    Cancel { id: ScheduleId, reply: ReplyTo<Canceled> },
+    Read { id: ScheduleId, reply: ReplyTo<Schedule> },
+    List { filter: ListingFilter, from: u32, limit: usize, reply: ReplyTo<ListingPage> },
+    History { query: HistoryQuery, reply: ReplyTo<HistoryPage> },
+    Take { queue: String, max: usize, reply: ReplyTo<Vec<Taken>> },
+    Complete { number: OccurrenceNo, reply: ReplyTo<()> },
+    Stop { reply: oneshot::Sender<Result<(), String>> },
+}
+
+/// Which part of a history is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryQuery {
+    pub(crate) id: ScheduleId,
+    pub(crate) state: Option<State>,
+    pub(crate) bounds: (UnixMs, UnixMs),
+    pub(crate) after: Option<(UnixMs, OccurrenceId)>,
+    pub(crate) limit: usize,
+}
+
+/// What waits at the gate.
+enum Effect {
+    Answer(Box<dyn FnOnce()>),
+    Recorded(Stream, EntryId),
+    Start(u64),
+}
+
+/// What an actor is made of; everything but the alarm is made before its thread is there.
+pub(crate) struct Parts {
+    pub(crate) shard: Shard,
+    pub(crate) journal: Journal,
+    pub(crate) backend: Backend,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) time: EngineTime,
+    pub(crate) opening: Turn,
+    pub(crate) signal: Arc<Notify>,
+    /// Told when the embedded queue has something for workers.
+    pub(crate) arrivals: Arc<Notify>,
+    pub(crate) status: SharedStatus,
+    pub(crate) mailbox: usize,
+}
+
+/// One shard on its arbiter.
+pub(crate) struct ShardActor {
+    shard: Shard,
+    journal: Option<Journal>,
+    backend: Backend,
+    clock: Arc<Clock>,
+    time: EngineTime,
+    gate: Gate<Effect>,
+    alarm: Rc<Alarm>,
+    signal: Arc<Notify>,
+    arrivals: Arc<Notify>,
+    status: SharedStatus,
+    status_at_ms: i64,
+    lags: LagHistograms,
+    events: Vec<QueueEvent>,
+    opening: Option<Turn>,
+    mailbox: usize,
+}
+
+impl ShardActor {
+    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
+        Ok(Self {
+            alarm: Rc::new(Alarm::new(Arc::clone(&parts.clock))?),
+            shard: parts.shard,
+            journal: Some(parts.journal),
+            backend: parts.backend,
+            clock: parts.clock,
+            time: parts.time,
+            gate: Gate::default(),
+            signal: parts.signal,
+            arrivals: parts.arrivals,
+            status: parts.status,
+            status_at_ms: i64::MIN,
+            lags: LagHistograms::default(),
+            events: Vec::new(),
+            opening: Some(parts.opening),
+            mailbox: parts.mailbox,
+        })
+    }
+
+    /// What the world said since the last turn, then time.
+    fn turn(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let blocked = journal.is_blocked();
+        let durable = journal.durable();
+        self.shard.set_durable(durable);
+        for effect in self.gate.release(durable) {
+            self.perform(effect);
+        }
+        let reading = self.clock.reading();
+        let now = self.time.observe(reading);
+        let mut turn = Turn::default();
+        if !blocked {
+            self.hear_queue(now, &mut turn);
+            if !self.time.is_suspect() && self.is_writable() {
+                self.shard.advance(now, &mut turn);
+            }
+        }
+        self.carry_out(turn);
+        self.alarm.set(self.shard.next_wake());
+        self.publish_status(reading.boottime_ms);
+    }
+
+    fn hear_queue(&mut self, now: UnixMs, turn: &mut Turn) {
+        let mut events = std::mem::take(&mut self.events);
+        self.backend.queue().poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                QueueEvent::Landed { stream, first, numbers, added, at } => {
+                    self.shard.landed((stream, first, added), &numbers, at, now, turn);
+                }
+                QueueEvent::Returned { numbers } => self.shard.returned(&numbers),
+                QueueEvent::Found { stream, entries, added } => {
+                    self.shard.found(stream, &entries, added, now, turn);
+                }
+                QueueEvent::Lost { stream, survived } => self.shard.lost(stream, survived, now),
+                QueueEvent::Ready => self.shard.queue_ready(),
+                QueueEvent::Away(Away { stream, reason }) => self.shard.queue_away(stream, reason, now),
+                QueueEvent::GenerationNeeded { at_least } => self.shard.generation_needed(at_least, now, turn),
+                QueueEvent::Fenced { reason } => self.shard.queue_fenced(reason),
+            }
+        }
+        self.events = events;
+    }
+
+    /// Records to the log, then whatever may leave.
+    fn carry_out(&mut self, turn: Turn) {
+        let Some(journal) = &mut self.journal else { return };
+        journal.write(&turn);
+        if turn.hasten {
+            journal.hasten();
+        }
+        for queue in &turn.queues {
+            self.declare(*queue, Remembered::default());
+        }
+        let shard = &self.shard;
+        let queue = self.backend.queue();
+        for number in &turn.staged {
+            queue.stage(&shard.entry(*number));
+        }
+        for release in &turn.releases {
+            queue.release(release.at, &release.numbers, &|number| shard.entry(number));
+        }
+        if let Some(at) = turn.forget_staged {
+            queue.forget_staged(at);
+        }
+        for (lsn, stream, entry) in turn.recorded {
+            self.hold(lsn, Effect::Recorded(stream, entry));
+        }
+        if let Some((lsn, generation)) = turn.start {
+            self.hold(lsn, Effect::Start(generation));
+        }
+        for (lane, lag_ms) in turn.lags {
+            self.lags.record(lane, lag_ms);
+        }
+        if !turn.releases.is_empty() && matches!(self.backend, Backend::Local(_)) {
+            self.arrivals.notify_waiters();
+        }
+        if turn.more || !turn.releases.is_empty() {
+            self.signal.notify_one();
+        }
+    }
+
+    fn declare(&mut self, queue: QueueNo, remembered: Remembered) {
+        for lane in crate::kernel::occurrence::Lane::ALL {
+            let name = self.shard.queue_name(queue).to_owned();
+            self.backend.queue().declare(Stream { queue, lane }, &name, lane, remembered);
+        }
+    }
+
+    /// Declares every stream that the log knows.
+    fn declare_remembered(&mut self) {
+        let known: Vec<_> = self.shard.remembered_streams().collect();
+        for (stream, memory) in known {
+            let name = self.shard.queue_name(stream.queue).to_owned();
+            let remembered = Remembered { last: memory.last, added: memory.added };
+            self.backend.queue().declare(stream, &name, stream.lane, remembered);
+        }
+    }
+
+    fn hold(&mut self, lsn: Lsn, effect: Effect) {
+        if let Some(effect) = self.gate.pass(lsn, effect) {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Answer(answer) => answer(),
+            Effect::Recorded(stream, entry) => self.backend.queue().recorded(stream, entry),
+            Effect::Start(generation) => self.backend.queue().start(generation),
+        }
+    }
+
+    /// Sends `value` once the log is durable up to `lsn`. A caller waits, so whatever is queued becomes prompt.
+    fn answer<T: 'static>(&mut self, reply: ReplyTo<T>, lsn: Lsn, value: T) {
+        if lsn > self.gate.released()
+            && let Some(journal) = &self.journal
+        {
+            journal.hasten();
+        }
+        self.hold(lsn, Effect::Answer(Box::new(move || drop(reply.send(Ok(value))))));
+    }
+
+    fn is_writable(&self) -> bool {
+        use countwheel_wal::State;
+        self.journal.as_ref().is_some_and(|journal| match journal.state() {
+            State::Running | State::OnReserve => true,
+            State::Full | State::Poisoned(_) => false,
+        })
+    }
+
+    /// Why a write is refused at the moment, if so.
+    fn write_trouble(&mut self) -> Option<CallError> {
+        use countwheel_wal::State;
+        let Some(journal) = &mut self.journal else { return Some(CallError::Stopping) };
+        match journal.state() {
+            State::Running => journal.is_blocked().then_some(CallError::Overloaded),
+            State::OnReserve | State::Full => Some(CallError::DiskFull),
+            State::Poisoned(reason) => Some(CallError::Poisoned(reason)),
+        }
+    }
+
+    /// A command at engine time, with its turn carried out.
+    fn command<T: 'static>(
+        &mut self,
+        reply: ReplyTo<T>,
+        decide: impl FnOnce(&mut Shard, UnixMs, &mut Turn) -> Result<(T, Lsn), CallError>,
+    ) {
+        if let Some(trouble) = self.write_trouble() {
+            drop(reply.send(Err(trouble)));
+            return;
+        }
+        let now = self.time.observe(self.clock.reading());
+        let mut turn = Turn::default();
+        let decided = decide(&mut self.shard, now, &mut turn);
+        self.carry_out(turn);
+        match decided {
+            Ok((value, lsn)) => self.answer(reply, lsn, value),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+        self.signal.notify_one();
+    }
+
+    fn take(&mut self, queue: &str, max: usize) -> Result<Vec<Taken>, CallError> {
+        let Backend::Local(local) = &mut self.backend else { return Err(CallError::NoLocalQueue) };
+        let Some(queue) = self.shard.queue_number(queue) else { return Ok(Vec::new()) };
+        let taken = local.take(queue, max).into_iter().map(|number| {
+            let entry = self.shard.entry(number);
+            Taken {
+                number,
+                occurrence_id: entry.occurrence_id,
+                schedule_id: entry.schedule_id,
+                version: entry.version,
+                tenant: entry.tenant.to_owned(),
+                scheduled_for: entry.scheduled_for,
+                available_at: entry.available_at,
+                payload: entry.payload.to_vec(),
+            }
+        });
+        Ok(taken.collect())
+    }
+
+    fn stop(&mut self) -> Result<(), String> {
+        self.turn();
+        self.backend.queue().close(CLOSE_LIMIT);
+        let now = self.time.now();
+        let mut turn = Turn::default();
+        self.hear_queue(now, &mut turn);
+        self.carry_out(turn);
+        let Some(journal) = self.journal.take() else { return Ok(()) };
+        let closed = journal.close();
+        if closed.is_ok() {
+            for effect in self.gate.drain() {
+                if let Effect::Answer(answer) = effect {
+                    answer();
+                }
+            }
+        }
+        closed
+    }
+
+    fn publish_status(&mut self, boottime_ms: i64) {
+        if boottime_ms.saturating_sub(self.status_at_ms) < STATUS_EVERY_MS {
+            return;
+        }
+        self.status_at_ms = boottime_ms;
+        let Some(journal) = &self.journal else { return };
+        let (outbox, oldest) = self.shard.outbox_backlog();
+        let reading = self.clock.reading();
+        self.status.set(ShardStatus {
+            now: self.time.now(),
+            counters: self.shard.counters(),
+            queue_troubles: self.shard.queue_troubles().map(str::to_owned).collect(),
+            outbox,
+            oldest_outbox: oldest,
+            next_wake: self.shard.next_wake(),
+            log: journal.log().stats(),
+            log_state: journal.state(),
+            clock_behind_ms: self.time.behind_ms(reading),
+            clock_suspect: self.time.is_suspect(),
+            clock_steps: self.time.steps(),
+            lags: self.lags.clone(),
+            schedules: None,
+        });
+    }
+}
+
+impl Actor for ShardActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(self.mailbox);
+        self.clock.on_step(&self.signal);
+        context.add_stream(pulses(Rc::clone(&self.alarm), Arc::clone(&self.signal)));
+        self.declare_remembered();
+        if let Some(opening) = self.opening.take() {
+            self.carry_out(opening);
+        }
+        self.turn();
+    }
+}
+
+impl StreamHandler<()> for ShardActor {
+    fn handle(&mut self, (): (), _: &mut Self::Context) {
+        self.turn();
+    }
+}
+
+impl Handler<Ask> for ShardActor {
+    type Result = ();
+
+    fn handle(&mut self, ask: Ask, context: &mut Self::Context) {
+        match ask {
+            Ask::Create { id, spec, reply } => {
+                self.command(reply, |shard, now, turn| Ok(shard.create(id, &spec, now, turn)?));
+            }
+            Ask::Cancel { id, reply } => self.command(reply, |shard, now, turn| {
+                shard.cancel(id, now, turn).ok_or(CallError::NotFound)
+            }),
+            Ask::Complete { number, reply } => self.command(reply, |shard, now, turn| {
+                let lsn = shard.complete(number, now, turn).ok_or(CallError::NotFound)?;
+                Ok(((), lsn))
+            }),
+            Ask::Read { id, reply } => {
+                let now = self.time.observe(self.clock.reading());
+                match self.shard.read(id, now) {
+                    Some((schedule, lsn)) => self.answer(reply, lsn, schedule),
+                    None => drop(reply.send(Err(CallError::NotFound))),
+                }
+            }
+            Ask::List { filter, from, limit, reply } => {
+                let now = self.time.observe(self.clock.reading());
+                let page = self.shard.list(&filter, from, limit, now);
+                self.answer(reply, page.lsn, page);
+            }
+            Ask::History { query, reply } => {
+                match self.shard.history(query.id, query.state, query.bounds, query.after, query.limit) {
+                    Some(page) => self.answer(reply, page.lsn, page),
+                    None => drop(reply.send(Err(CallError::NotFound))),
+                }
+            }
+            Ask::Take { queue, max, reply } => drop(reply.send(self.take(&queue, max))),
+            Ask::Stop { reply } => {
+                drop(reply.send(self.stop()));
+                context.stop();
+            }
+        }
+    }
+}
+

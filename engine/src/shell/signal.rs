@@ -1,0 +1,61 @@
+//! What wakes a shard besides its mailbox: the clock, the log, the queue. Level-triggered, so nothing competes with
+//! clients for a place, and no wake-up is lost or piled up.
+
+use std::{rc::Rc, sync::Arc};
+
+use futures_util::Stream;
+use tokio::sync::Notify;
+
+use super::{clock::Clock, tick::Tick};
+use crate::kernel::time::UnixMs;
+
+/// No wait is longer than this: a clock that was set back must not silence a shard.
+const LONGEST_WAIT_MS: i64 = 1_000;
+
+/// A shard's alarm clock.
+pub(super) struct Alarm {
+    clock: Arc<Clock>,
+    tick: Option<Tick>,
+}
+
+impl Alarm {
+    pub(super) fn new(clock: Arc<Clock>) -> std::io::Result<Self> {
+        let tick = match &*clock {
+            Clock::Real => Some(Tick::realtime()?),
+            Clock::Rehearsal { .. } => Some(Tick::elapsed()?),
+            Clock::Virtual(_) => None,
+        };
+        Ok(Self { clock, tick })
+    }
+
+    /// Rings at `at`, or within a second.
+    pub(super) fn set(&self, at: Option<UnixMs>) {
+        let Some(tick) = &self.tick else { return };
+        let now = self.clock.now();
+        let latest = now.plus(LONGEST_WAIT_MS);
+        let at = at.map_or(latest, |at| at.min(latest).max(now));
+        match &*self.clock {
+            Clock::Rehearsal { .. } => {
+                let wait = self.clock.until(at).unwrap_or_default();
+                tick.arm_after(wait.min(std::time::Duration::from_secs(1)));
+            }
+            Clock::Real | Clock::Virtual(_) => tick.arm_at(at),
+        }
+    }
+}
+
+/// An item whenever the alarm rings or the signal is given; never ends.
+pub(super) fn pulses(alarm: Rc<Alarm>, signal: Arc<Notify>) -> impl Stream<Item = ()> {
+    futures_util::stream::unfold((alarm, signal), |(alarm, signal)| async move {
+        match &alarm.tick {
+            Some(tick) => {
+                tokio::select! {
+                    _ = tick.fired() => {}
+                    () = signal.notified() => {}
+                }
+            }
+            None => signal.notified().await,
+        }
+        Some(((), (alarm, signal)))
+    })
+}
