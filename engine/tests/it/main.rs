@@ -1,3 +1,4 @@
 //! Integration tests, linked once.
 
+mod calendar;
 mod ids;

@@ -1,52 +1,36 @@
-//! Placeholder of the calendar's types.
+//! When a rule says that something should happen: cron in a zone, fixed intervals, and local times.
+//!
+//! Everything here is a pure function of its arguments and of the [`ZoneSet`] it was given; `next(t) > t`, always.
+//! It reads no file and no clock, and never adds 24 hours to find tomorrow. It is not: the walk that the reconciler
+//! repeats, nor the policy for instants that were missed.
 
-/// A cron rule as a user wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CronSpec {
-    /// The expression.
-    pub expr: String,
-    /// The IANA zone.
-    pub zone: String,
-    /// What happens to a wall time that comes twice.
-    pub fold: FoldChoice,
-    /// What happens to a wall time that does not exist.
-    pub gap: Gap,
-    /// How the two day fields combine.
-    pub day_match: DayMatch,
-}
+mod civil;
+mod duration;
+mod error;
+mod fields;
+mod intern;
+mod interval;
+mod item;
+mod local;
+mod parse;
+pub mod preview;
+mod rule;
+mod spec;
+mod timetable;
+mod zone;
+mod zone_hint;
+mod zones;
 
-/// What happens to a wall time that comes twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FoldChoice {
-    /// Both for a cadence, once for an appointment.
-    #[default]
-    Auto,
-    /// Only the first.
-    Once,
-    /// Both.
-    Both,
-}
+pub use duration::parse_duration_ms;
+pub use error::{CalendarError, CronError, FieldFault};
+pub use fields::CronField;
+pub use intern::{Calendar, Counter, CronId};
+pub use interval::Interval;
+pub use local::{LocalFold, resolve_local};
+pub use rule::CronRule;
+pub use spec::{CronSpec, DayMatch, Fold, FoldChoice, Gap};
+pub use zone::Zone;
+pub use zones::ZoneSet;
 
-/// What happens to a wall time that does not exist.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Gap {
-    /// It is skipped.
-    #[default]
-    Skip,
-    /// It fires at the first instant after the gap.
-    Shift,
-}
-
-/// How the two day fields combine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum DayMatch {
-    /// Either.
-    #[default]
-    Or,
-    /// Both.
-    And,
-}
-
-/// Placeholder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CalendarError;
+/// The first instant past the calendar: nothing is scheduled at or after 2200-01-01T00:00:00Z.
+pub const CALENDAR_END: crate::kernel::time::UnixMs = crate::kernel::time::UnixMs(zone::END_S * 1_000);

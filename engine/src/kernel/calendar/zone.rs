@@ -1,0 +1,123 @@
+//! A zone's rules as stretches of constant offset, and what its clocks showed before each of them.
+
+use jiff::{Timestamp, tz::TimeZone};
+
+/// Instants from here on are past the calendar: 2200-01-01T00:00:00Z.
+pub(super) const END_S: i64 = 7_258_118_400;
+/// Before every instant and wall time that is ever asked for.
+const BEGIN_S: i64 = -100_000_000_000;
+/// After every instant and wall time that is ever asked for.
+const NEVER_S: i64 = 100_000_000_000;
+/// Changes before 1960 matter to nobody who asks from 1970 on.
+const FIRST_CHANGE_S: i64 = -315_619_200;
+
+/// A stretch of time in which the zone keeps one offset from UTC. The unit is the second throughout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// The first instant of the stretch.
+    pub(super) start_s: i64,
+    /// The first instant after it.
+    pub(super) end_s: i64,
+    /// Local time minus UTC.
+    pub(super) offset_s: i64,
+    /// Every wall time before this one has been shown, or jumped over, before `start_s`.
+    pub(super) shown_until_s: i64,
+}
+
+impl Stretch {
+    /// The first wall time of the stretch.
+    pub(super) const fn wall_start_s(&self) -> i64 {
+        self.start_s + self.offset_s
+    }
+
+    /// The first wall time after it, on the clock of this stretch.
+    pub(super) const fn wall_end_s(&self) -> i64 {
+        self.end_s + self.offset_s
+    }
+
+    /// Whether the clock jumped over `shown_until_s..wall_start_s` when the stretch began.
+    pub(super) const fn begins_after_gap(&self) -> bool {
+        self.shown_until_s > BEGIN_S && self.shown_until_s < self.wall_start_s()
+    }
+
+    /// Whether the clock shows `wall_start_s..shown_until_s` again in this stretch.
+    pub(super) const fn begins_with_fold(&self) -> bool {
+        self.shown_until_s > self.wall_start_s()
+    }
+}
+
+/// The rules of one zone from 1960 to 2199.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Zone {
+    name: String,
+    stretches: Vec<Stretch>,
+}
+
+impl Zone {
+    /// Reads TZif bytes (RFC 9636), their POSIX tail included.
+    pub(super) fn from_tzif(name: &str, bytes: &[u8]) -> Result<Self, String> {
+        let zone = TimeZone::tzif(name, bytes).map_err(|error| error.to_string())?;
+        let first = Timestamp::from_second(FIRST_CHANGE_S).map_err(|error| error.to_string())?;
+        let mut stretches = vec![Stretch {
+            start_s: BEGIN_S,
+            end_s: NEVER_S,
+            offset_s: i64::from(zone.to_offset(first).seconds()),
+            shown_until_s: BEGIN_S,
+        }];
+        for change in zone.following(first) {
+            let (at_s, offset_s) = (change.timestamp().as_second(), i64::from(change.offset().seconds()));
+            if at_s >= END_S {
+                break;
+            }
+            let before = stretches.last_mut().expect("a zone has at least one stretch");
+            if before.offset_s == offset_s {
+                continue; // only the abbreviation changes
+            }
+            before.end_s = at_s;
+            let shown_until_s = before.shown_until_s.max(before.wall_end_s());
+            stretches.push(Stretch { start_s: at_s, end_s: NEVER_S, offset_s, shown_until_s });
+        }
+        Ok(Self { name: name.to_owned(), stretches })
+    }
+
+    /// The zone's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Local time minus UTC at an instant, in seconds.
+    #[must_use]
+    pub fn offset_s(&self, at: crate::kernel::time::UnixMs) -> i64 {
+        self.at(at.0.div_euclid(1_000)).offset_s
+    }
+
+    /// The stretch that an instant lies in, and all after it.
+    pub(super) fn from(&self, at_s: i64) -> &[Stretch] {
+        let index = self.stretches.partition_point(|stretch| stretch.start_s <= at_s);
+        &self.stretches[index.saturating_sub(1)..]
+    }
+
+    /// The stretch that an instant lies in.
+    pub(super) fn at(&self, at_s: i64) -> &Stretch {
+        &self.from(at_s)[0]
+    }
+
+    /// Every instant at which the clock shows a wall time, ascending: none in a gap, two in a fold.
+    pub(super) fn instants_s(&self, wall_s: i64) -> impl Iterator<Item = i64> + '_ {
+        // No offset is a day or more from UTC.
+        let near = self.from(wall_s.saturating_sub(2 * 86_400)).iter();
+        near.take_while(move |stretch| stretch.start_s <= wall_s.saturating_add(2 * 86_400))
+            .map(move |stretch| (stretch, wall_s - stretch.offset_s))
+            .filter(|(stretch, at_s)| (stretch.start_s..stretch.end_s).contains(at_s))
+            .map(|(_, at_s)| at_s)
+    }
+
+    /// The stretch that begins by jumping over a wall time.
+    pub(super) fn gap_over(&self, wall_s: i64) -> Option<&Stretch> {
+        let near = self.from(wall_s.saturating_sub(2 * 86_400)).iter();
+        near.take_while(|stretch| stretch.start_s <= wall_s.saturating_add(2 * 86_400)).find(|stretch| {
+            stretch.begins_after_gap() && (stretch.shown_until_s..stretch.wall_start_s()).contains(&wall_s)
+        })
+    }
+}
