@@ -1,101 +1,46 @@
 //! The handle: what an embedder and the HTTP server can ask of a running engine.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc};
+
+use tokio::sync::oneshot;
 
 use crate::{
-    error::{CallError, OpenError, Refusal},
+    builder::Builder,
+    error::{CallError, OpenError, Refusal, RefusalCode},
     kernel::{
-        calendar::CronSpec,
+        calendar::{
+            CronRule, Interval,
+            preview::{Fire, MAX_COUNT, Preview, Previewed, Warning, Window, preview},
+        },
         id::ScheduleId,
         occurrence::{HistoryItem, State},
-        schedule::{Receipt, Schedule, ScheduleState},
+        resolve::{from_calendar, resolve, resolve_rule},
+        schedule::{NewRule, NewSchedule, Receipt, Rule, Schedule, Spec},
+        shard::ListingFilter,
         time::UnixMs,
+    },
+    shell::{
+        paging,
+        shard_actor::{Ask, HistoryQuery, ReplyTo},
+        status::ShardStatus,
+        supervise::Running,
+        worker::Worker,
     },
 };
 
-/// A running engine. Cheap to clone; usable from any tokio runtime.
-#[derive(Clone, Debug)]
-pub struct Engine {}
-
-/// A schedule to be made. Everything but tenant, queue and rule has a default.
-#[derive(Clone, Debug)]
-pub struct NewSchedule {
-    /// Whose it is.
-    pub tenant: String,
-    /// Where its occurrences go.
-    pub queue: String,
-    /// For people.
-    pub name: Option<String>,
-    /// When it fires.
-    pub rule: NewRule,
-    /// Instants before this are not the schedule's.
-    pub start_at: Option<UnixMs>,
-    /// Instants from this on are not the schedule's.
-    pub end_at: Option<UnixMs>,
-    /// Opaque bytes for the handler.
-    pub payload: Vec<u8>,
-    /// Spreads `available_at` over this long after each instant.
-    pub flexible_window: Option<Duration>,
-    /// Default 60 s.
-    pub max_lateness: Duration,
-}
-
-/// A rule as it is asked for.
-#[derive(Clone, Debug)]
-pub enum NewRule {
-    /// Cron in a zone.
-    Cron(CronSpec),
-    /// A grid; `anchor` defaults to `start_at`, else to the time of creation.
-    Every {
-        /// 1 s to 366 days.
-        every: Duration,
-        /// An instant of the grid.
-        anchor: Option<UnixMs>,
-    },
-    /// One instant.
-    At(UnixMs),
-    /// One wall time.
-    AtLocal {
-        /// `2026-11-01T01:30:00`.
-        local: String,
-        /// The IANA zone.
-        zone: String,
-        /// `first` or `second`.
-        fold: Option<String>,
-        /// `shift`.
-        gap: Option<String>,
-    },
-}
-
-/// A remark on a rule: code, sentence, instant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// A stable word.
-    pub code: &'static str,
-    /// One sentence naming the dates.
-    pub message: String,
-    /// The instant it speaks of.
-    pub at: Option<UnixMs>,
+/// A running engine. A cheap handle: clone it, send it, use it from any tokio runtime; it has its own threads.
+#[derive(Clone)]
+pub struct Engine {
+    running: Arc<Running>,
 }
 
 /// A schedule with remarks on its rule.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// The schedule (its `next` has up to five instants).
+    /// The schedule; its `next` has up to five instants.
     pub schedule: Schedule,
     /// Remarks on the rule.
     pub warnings: Vec<Warning>,
-}
-
-/// Which schedules to list.
-#[derive(Clone, Debug, Default)]
-pub struct ScheduleFilter {
-    /// Only this tenant's.
-    pub tenant: Option<String>,
-    /// Only of this queue.
-    pub queue: Option<String>,
-    /// Only in this state.
-    pub state: Option<ScheduleState>,
 }
 
 /// Which part of a history to show.
@@ -114,20 +59,20 @@ pub struct HistoryFilter {
 pub struct Page<T> {
     /// What was found.
     pub items: Vec<T>,
-    /// Opaque; `None` ends the listing.
+    /// Opaque; `None` ends the listing. A page may be short while it is set.
     pub next_cursor: Option<String>,
 }
 
-/// What `/readyz` says.
+/// Whether the engine can do its work.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    /// Everything below is fine.
+    /// Nothing below.
     pub ready: bool,
-    /// One sentence for each thing that is not.
+    /// One sentence for each thing that is wrong.
     pub reasons: Vec<String>,
 }
 
-/// What `/healthz` says.
+/// Whether the engine lives, and what it is.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// False once a log is poisoned.
@@ -144,126 +89,264 @@ pub struct Health {
     pub rehearsal: bool,
 }
 
-/// A rule's next instants, nothing stored.
+/// A rule's next instants; nothing was stored.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// The instants.
-    pub next: Vec<UnixMs>,
-    /// Remarks.
+    /// The instants, with what the zone's clocks show at them.
+    pub next: Vec<Fire>,
+    /// Remarks on the rule.
     pub warnings: Vec<Warning>,
     /// The IANA release used.
     pub tz_release: String,
 }
 
-/// One occurrence taken from the embedded queue.
-#[derive(Debug)]
-pub struct Run {}
-
-/// Takes occurrences of one queue from the embedded queue, in process.
-#[derive(Debug)]
-pub struct Worker {}
-
 impl Engine {
-    /// Opens `dir` with the embedded queue and defaults.
+    /// Opens `dir` with the embedded queue and every default.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub async fn open(_dir: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Ok(Self {})
+    pub async fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::builder(dir).open().await
     }
-    /// Makes a schedule.
+
+    /// Sets up an engine on `dir`.
+    pub fn builder(dir: impl AsRef<Path>) -> Builder {
+        Builder::new(dir.as_ref())
+    }
+
+    pub(crate) fn new(running: Running) -> Self {
+        Self { running: Arc::new(running) }
+    }
+
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.running.shards.len()
+    }
+
+    /// Asks one shard. Its answer rests on durable records only.
+    pub(crate) async fn ask<T: 'static>(
+        &self,
+        shard: usize,
+        ask: impl FnOnce(ReplyTo<T>) -> Ask,
+    ) -> Result<T, CallError> {
+        use actix::dev::SendError;
+        let (reply, answer) = oneshot::channel();
+        self.running.shards[shard].try_send(ask(reply)).map_err(|error| match error {
+            SendError::Full(_) => CallError::Overloaded,
+            SendError::Closed(_) => self.ended(),
+        })?;
+        answer.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    /// Why a shard does not answer any more.
+    fn ended(&self) -> CallError {
+        let poisoned = self.statuses().find_map(|status| match status.log_state {
+            countwheel_wal::State::Poisoned(reason) => Some(reason),
+            _ => None,
+        });
+        poisoned.map_or(CallError::Stopping, |reason| CallError::Poisoned(reason.to_string()))
+    }
+
+    fn shard_of(&self, id: ScheduleId) -> usize {
+        let shards = u16::try_from(self.shards()).expect("there are at most 1024 shards");
+        usize::from(id.slot().shard(shards))
+    }
+
+    /// Makes a schedule. It is durable when this returns.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn create(&self, _new: NewSchedule) -> Result<Described, CallError> {
-        Err(CallError::Stopping)
+    /// A [`Refusal`] that names the field, or see [`CallError`].
+    pub async fn create(&self, new: NewSchedule) -> Result<Described, CallError> {
+        let zones = Arc::clone(&self.running.zones);
+        let now = self.now();
+        // Judging a rule may walk years of days: not on the caller's runtime.
+        let resolved = tokio::task::spawn_blocking(move || resolve(new, now, &zones)).await;
+        let spec = Box::new(resolved.map_err(|_| CallError::Stopping)??);
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|_| CallError::Overloaded)?;
+        let id = ScheduleId::from_random(bytes);
+        let schedule = self.ask(self.shard_of(id), |reply| Ask::Create { id, spec, reply }).await?;
+        Ok(self.describe(schedule))
     }
+
     /// Reads a schedule.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn schedule(&self, _id: ScheduleId) -> Result<Described, CallError> {
-        Err(CallError::Stopping)
+    pub async fn schedule(&self, id: ScheduleId) -> Result<Described, CallError> {
+        let schedule = self.ask(self.shard_of(id), |reply| Ask::Read { id, reply }).await?;
+        Ok(self.describe(schedule))
     }
-    /// Lists schedules.
+
+    fn describe(&self, schedule: Schedule) -> Described {
+        let warnings = self.warnings(&schedule.spec, schedule.updated_at);
+        Described { schedule, warnings }
+    }
+
+    fn warnings(&self, spec: &Spec, from: UnixMs) -> Vec<Warning> {
+        let Rule::Cron(cron) = &spec.rule else { return Vec::new() };
+        let Ok(rule) = CronRule::new(cron, &self.running.zones) else { return Vec::new() };
+        let window = Window { from, start_at: spec.start_at, end_at: spec.end_at, count: 5 };
+        preview(Previewed::Cron(&rule), &window).warnings
+    }
+
+    /// Lists schedules, in an order that is stable. `limit` is 1 to 500.
     ///
     /// # Errors
-    /// See [`CallError`].
+    /// A cursor that is not one, or see [`CallError`].
     pub async fn schedules(
         &self,
-        _filter: ScheduleFilter,
-        _limit: usize,
-        _cursor: Option<String>,
+        filter: ListingFilter,
+        limit: usize,
+        cursor: Option<String>,
     ) -> Result<Page<Schedule>, CallError> {
-        Err(CallError::Stopping)
+        let (shard, from) = paging::listing_place(cursor.as_deref())?;
+        if shard >= self.shards() {
+            return Ok(Page { items: Vec::new(), next_cursor: None });
+        }
+        let limit = limit.clamp(1, 500);
+        let page = self.ask(shard, |reply| Ask::List { filter, from, limit, reply }).await?;
+        let next = match page.next_row {
+            Some(row) => Some((shard, row)),
+            None => Some((shard + 1, 0)).filter(|(shard, _)| *shard < self.shards()),
+        };
+        Ok(Page { items: page.schedules, next_cursor: next.map(paging::listing_cursor) })
     }
+
     /// Ends a schedule; its history stays. Repeated: the same schedule and an empty receipt.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn cancel(&self, _id: ScheduleId) -> Result<(Schedule, Receipt), CallError> {
-        Err(CallError::Stopping)
+    pub async fn cancel(&self, id: ScheduleId) -> Result<(Schedule, Receipt), CallError> {
+        let canceled = self.ask(self.shard_of(id), |reply| Ask::Cancel { id, reply }).await?;
+        Ok((canceled.schedule, canceled.receipt))
     }
-    /// A schedule's history, ascending by `scheduled_for`.
+
+    /// A schedule's history, ascending by `scheduled_for`. `limit` is 1 to 500.
     ///
     /// # Errors
-    /// See [`CallError`].
+    /// A cursor that is not one, or see [`CallError`].
     pub async fn occurrences(
         &self,
-        _id: ScheduleId,
-        _filter: HistoryFilter,
-        _limit: usize,
-        _cursor: Option<String>,
+        id: ScheduleId,
+        filter: HistoryFilter,
+        limit: usize,
+        cursor: Option<String>,
     ) -> Result<Page<HistoryItem>, CallError> {
-        Err(CallError::Stopping)
+        let after = paging::history_place(cursor.as_deref())?;
+        let bounds = (filter.from.unwrap_or(UnixMs(i64::MIN)), filter.to.unwrap_or(UnixMs(i64::MAX)));
+        let query = HistoryQuery { id, state: filter.state, bounds, after, limit: limit.clamp(1, 500) };
+        let page = self.ask(self.shard_of(id), |reply| Ask::History { query, reply }).await?;
+        Ok(Page { items: page.items, next_cursor: page.next.map(paging::history_cursor) })
     }
-    /// The next instants of a rule; nothing is stored. `from` defaults to now, `count` is 1 to 10,000.
+
+    /// The next `count` (1 to 10,000) instants of a rule in `[start_at, end_at)` strictly after `from` (default: now).
     ///
     /// # Errors
-    /// The part of the rule that was refused.
+    /// The part of the rule that is refused.
     pub fn forecast(
         &self,
-        _rule: &NewRule,
-        _bounds: (Option<UnixMs>, Option<UnixMs>),
-        _from: Option<UnixMs>,
-        _count: usize,
+        rule: &NewRule,
+        (start_at, end_at): (Option<UnixMs>, Option<UnixMs>),
+        from: Option<UnixMs>,
+        count: usize,
     ) -> Result<Forecast, Refusal> {
-        Ok(Forecast { next: vec![], warnings: vec![], tz_release: String::new() })
+        if !(1..=MAX_COUNT).contains(&count) {
+            let message = format!("count {count} is out of range 1-{MAX_COUNT}");
+            return Err(Refusal::new(RefusalCode::Invalid, "count", message));
+        }
+        let from = from.unwrap_or_else(|| self.now());
+        let (resolved, _) = resolve_rule(rule, start_at, from, &self.running.zones)?;
+        let window = Window { from, start_at, end_at, count };
+        let Preview { next, warnings, .. } = match &resolved {
+            Rule::Cron(cron) => {
+                let rule = CronRule::new(cron, &self.running.zones)
+                    .map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?;
+                preview(Previewed::Cron(&rule), &window)
+            }
+            Rule::Every { every_ms, anchor } => {
+                let grid = Interval::new(*anchor, *every_ms).expect("a resolved distance is positive");
+                preview(Previewed::Interval(grid), &window)
+            }
+            Rule::At(at) => preview(Previewed::At(*at), &window),
+        };
+        Ok(Forecast { next, warnings, tz_release: self.running.zones.release().to_owned() })
     }
-    /// Takes occurrences of `queue` in process (embedded queue only).
+
+    /// Takes occurrences of `queue` in process.
     ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn worker(&self, _queue: &str) -> Result<Worker, CallError> {
-        Err(CallError::Stopping)
+    /// [`CallError::NoLocalQueue`] on an engine that delivers to Redis.
+    pub async fn worker(&self, queue: &str) -> Result<Worker, CallError> {
+        if !self.running.is_local {
+            return Err(CallError::NoLocalQueue);
+        }
+        crate::kernel::id::check_name(queue).map_err(|problem| {
+            Refusal::new(RefusalCode::Invalid, "queue", format!("queue {problem}"))
+        })?;
+        Ok(Worker::new(self.clone(), queue.to_owned()))
     }
+
     /// Now, as the engine's clock has it.
     #[must_use]
     pub fn now(&self) -> UnixMs {
-        UnixMs(0)
+        self.running.clock.now()
     }
+
+    /// What each shard said of itself a moment ago.
+    pub fn statuses(&self) -> impl Iterator<Item = ShardStatus> + '_ {
+        self.running.statuses.iter().filter_map(crate::shell::status::SharedStatus::latest)
+    }
+
     /// Whether it lives.
     #[must_use]
     pub fn health(&self) -> Health {
+        let mut reasons = Vec::new();
+        for (shard, status) in self.statuses().enumerate() {
+            if let countwheel_wal::State::Poisoned(reason) = status.log_state {
+                reasons.push(format!("shard {shard}: the log is poisoned: {reason}"));
+            }
+        }
         Health {
-            live: true,
-            reasons: vec![],
+            live: reasons.is_empty(),
+            reasons,
             version: env!("CARGO_PKG_VERSION"),
-            tz_release: String::new(),
-            shards: 0,
-            rehearsal: false,
+            tz_release: self.running.zones.release().to_owned(),
+            shards: u16::try_from(self.shards()).unwrap_or(u16::MAX),
+            rehearsal: self.running.clock.is_rehearsal(),
         }
     }
-    /// Whether it can do its work.
+
+    /// Whether it can do its work: logs writable, queue reachable, clock sane, nothing overdue beyond its bound.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness { ready: true, reasons: vec![] }
+        let now = self.now();
+        let mut reasons = Vec::new();
+        let mut known = 0;
+        for (shard, status) in self.statuses().enumerate() {
+            known += 1;
+            reasons.extend(status.troubles(now).into_iter().map(|trouble| format!("shard {shard}: {trouble}")));
+        }
+        if known < self.shards() {
+            reasons.push(format!("{} of {} shards are not open yet", self.shards() - known, self.shards()));
+        }
+        Readiness { ready: reasons.is_empty(), reasons }
     }
-    /// Drains, syncs and stops.
+
+    /// Drains, syncs and stops; other handles answer [`CallError::Stopping`] from then on.
     ///
     /// # Errors
-    /// See [`CallError`].
+    /// A log that could not be sealed; what was acknowledged is durable all the same.
     pub async fn stop(self) -> Result<(), CallError> {
-        Ok(())
+        self.running.stop().await.map_err(CallError::Poisoned)
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("shards", &self.shards()).finish_non_exhaustive()
     }
 }

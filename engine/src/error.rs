@@ -45,6 +45,12 @@ pub enum OpenError {
     /// The zone rules could not be loaded.
     #[error("zone rules: {0}")]
     Zones(String),
+    /// A thread could not be started.
+    #[error("a thread could not be started: {source}: check the limits on threads and open files")]
+    Thread {
+        /// The system's word.
+        source: std::io::Error,
+    },
     /// A setting is out of its range.
     #[error("{setting}: {problem}")]
     Setting {
@@ -74,6 +80,9 @@ pub enum CallError {
     /// A write to the log failed; this engine answers nothing any more until it is restarted.
     #[error("the log can no longer be trusted after a failed write ({0}): check the disk, then restart the engine")]
     Poisoned(String),
+    /// Occurrences of this engine go to Redis: read them there.
+    #[error("this engine delivers to redis streams: in-process workers need the embedded queue")]
+    NoLocalQueue,
     /// The engine is stopping.
     #[error("the engine is stopping")]
     Stopping,

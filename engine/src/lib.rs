@@ -4,7 +4,13 @@
 //! It is not a container placer, not a workflow engine, and no place to run user scripts: a queue is the name of a
 //! registered handler, and who runs the handler is the user's business.
 
+pub mod builder;
 pub mod engine;
 pub mod error;
 pub mod kernel;
 pub mod shell;
+
+pub use builder::Builder;
+pub use engine::Engine;
+pub use kernel::schedule::NewSchedule;
+pub use shell::worker::{Run, Worker};

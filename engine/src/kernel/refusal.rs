@@ -1,7 +1,5 @@
 //! A part of a schedule that was refused: correct the call.
 
-use super::calendar::CalendarError;
-
 /// What was refused, why, and what would do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]

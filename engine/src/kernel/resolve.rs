@@ -75,7 +75,11 @@ fn check_shape(new: &NewSchedule) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn resolve_rule(
+/// Resolves a rule as of `now`.
+///
+/// # Errors
+/// The part that is refused.
+pub fn resolve_rule(
     rule: &NewRule,
     start_at: Option<UnixMs>,
     now: UnixMs,
@@ -116,7 +120,7 @@ fn check_window(spec: &Spec, now: UnixMs, zones: &Arc<ZoneSet>) -> Result<(), Re
         Rule::Every { .. } | Rule::At(_) => None,
     };
     let next = |after: UnixMs| match (&spec.rule, &cron) {
-        (Rule::Every { every_ms, anchor }, _) => Interval { anchor: *anchor, every_ms: *every_ms }.next(after),
+        (Rule::Every { every_ms, anchor }, _) => Interval::new(*anchor, *every_ms)?.next(after),
         (_, Some(rule)) => rule.next(after),
         _ => None,
     };

@@ -27,7 +27,6 @@ pub struct Identity {
 }
 
 /// A locked data directory.
-#[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,
@@ -44,10 +43,11 @@ impl Directory {
         rehearsal: bool,
     ) -> Result<Self, OpenError> {
         let fs: Arc<dyn Fs> = Arc::new(OsFs);
-        fs.create_dir_all(path).map_err(|source| io(path, source))?;
+        make_dir(path).map_err(|source| io(path, source))?;
         let lock = DirLock::acquire(path).map_err(|error| match error {
-            LockError::Held { holder } => OpenError::Locked { path: path.to_owned(), holder },
-            LockError::Io(source) => io(path, source),
+            LockError::Held { holder, .. } => OpenError::Locked { path: path.to_owned(), holder },
+            LockError::Io { path, source } => io(&path, source),
+            other => io(path, std::io::Error::other(other)),
         })?;
         let file = path.join("IDENTITY");
         let identity = match fs::read_to_string(&file) {
@@ -109,7 +109,7 @@ impl Identity {
         if format != FORMAT.to_string() {
             return Err(format!("it has format {format}, this version reads format {FORMAT}"));
         }
-        if crc != format!("crc32c {:08x}", crc32c(body)) {
+        if crc != format!("crc32c {:08x}", checksum(body)) {
             return Err("its checksum does not match: it was damaged or edited".to_owned());
         }
         let id = field(lines.next(), "id")?;
@@ -127,16 +127,22 @@ impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { id, shards, rehearsal } = self;
         let body = format!("{HEAD}\nformat {FORMAT}\nid {id}\nshards {shards}\nrehearsal {rehearsal}");
-        writeln!(f, "{body}\ncrc32c {:08x}", crc32c(&body))
+        writeln!(f, "{body}\ncrc32c {:08x}", checksum(&body))
     }
 }
 
-fn crc32c(body: &str) -> u32 {
-    countwheel_wal::crc32c(body.as_bytes())
+fn checksum(body: &str) -> u32 {
+    crc32c::crc32c(body.as_bytes())
 }
 
 fn field<'a>(line: Option<&'a str>, name: &str) -> Result<&'a str, String> {
     line.and_then(|line| line.strip_prefix(name)?.strip_prefix(' ')).ok_or_else(|| format!("it has no {name}"))
+}
+
+/// Only its owner may look into it: it holds tenants' payloads.
+fn make_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// A directory without IDENTITY must not hold somebody's log.

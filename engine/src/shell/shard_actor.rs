@@ -68,8 +68,6 @@ pub(crate) struct Taken {
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, CallError>>;
 
 /// What a shard can be asked.
-#[derive(Message)]
-#[rtype(result = "()")]
 pub(crate) enum Ask {
     Create { id: ScheduleId, spec: Box<Spec>, reply: ReplyTo<Schedule> },
     Cancel { id: ScheduleId, reply: ReplyTo<Canceled> },
@@ -79,6 +77,11 @@ pub(crate) enum Ask {
     Take { queue: String, max: usize, reply: ReplyTo<Vec<Taken>> },
     Complete { number: OccurrenceNo, reply: ReplyTo<()> },
     Stop { reply: oneshot::Sender<Result<(), String>> },
+}
+
+/// Answers go through `reply`, when the gate lets them.
+impl Message for Ask {
+    type Result = ();
 }
 
 /// Which part of a history is asked for.
@@ -281,7 +284,7 @@ impl ShardActor {
         use countwheel_wal::State;
         self.journal.as_ref().is_some_and(|journal| match journal.state() {
             State::Running | State::OnReserve => true,
-            State::Full | State::Poisoned(_) => false,
+            _ => false,
         })
     }
 
@@ -292,7 +295,8 @@ impl ShardActor {
         match journal.state() {
             State::Running => journal.is_blocked().then_some(CallError::Overloaded),
             State::OnReserve | State::Full => Some(CallError::DiskFull),
-            State::Poisoned(reason) => Some(CallError::Poisoned(reason)),
+            State::Poisoned(reason) => Some(CallError::Poisoned(reason.to_string())),
+            _ => Some(CallError::Stopping),
         }
     }
 

@@ -37,6 +37,36 @@ pub struct ShardStatus {
     pub schedules: Option<[u64; 3]>,
 }
 
+impl ShardStatus {
+    /// An occurrence that waits longer than this behind its time, or a shard that was not given time for as long, is
+    /// said aloud.
+    const OVERDUE_MS: i64 = 5_000;
+
+    /// What keeps the shard from its work, a sentence each.
+    pub(crate) fn troubles(&self, now: UnixMs) -> Vec<String> {
+        let mut troubles = self.queue_troubles.clone();
+        match &self.log_state {
+            State::Running => {}
+            State::OnReserve => troubles.push("the disk is full and the log lives on its reserve: free space".into()),
+            State::Full => troubles.push("the disk is full and nothing can be logged: free space".into()),
+            State::Poisoned(reason) => troubles.push(format!("the log is poisoned ({reason}): check the disk, restart")),
+            other => troubles.push(format!("the log is {other:?}")),
+        }
+        if self.clock_suspect {
+            troubles.push("the clock leapt ahead by more than an hour: waiting a minute before it is believed".into());
+        }
+        if self.clock_behind_ms > 1_000 {
+            troubles.push(format!(
+                "the clock is {} ms behind what was decided already: firing goes on when it has caught up",
+                self.clock_behind_ms
+            ));
+        } else if let Some(late_ms) = self.oldest_outbox.map(|at| now.since(at)).filter(|ms| *ms > Self::OVERDUE_MS) {
+            troubles.push(format!("an occurrence is overdue by {late_ms} ms"));
+        }
+        troubles
+    }
+}
+
 /// A place where a shard leaves its status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedStatus(Arc<Mutex<Option<ShardStatus>>>);

@@ -8,7 +8,7 @@ use croner::{
 };
 
 use super::{
-    error::CalendarError,
+    error::{CalendarError, CronError},
     fields::{CronField, Fields},
     parse::{Parsed, parse},
     spec::{CronSpec, DayMatch, Fold},
@@ -37,6 +37,14 @@ impl CronRule {
         let (timetable, uneven_steps) = timetable(spec, zones)?;
         let cron = croner_pattern(&timetable.fields);
         Ok(Self { spec: spec.clone(), timetable: Arc::new(timetable), cron, uneven_steps })
+    }
+
+    /// Whether `expr` is cron as this engine reads it, whatever the zone.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(expr: &str) -> Result<(), CronError> {
+        parse(expr).map(drop)
     }
 
     /// The rule as it was written.

@@ -8,6 +8,7 @@ use crate::kernel::{
     occurrence::{Lane, OccurrenceNo, State},
     record::{Materialized, Record},
     time::UnixMs,
+    wheel::Advance,
 };
 
 /// At most this many instants of one schedule are materialised a turn; the rest follows in the next.
@@ -23,8 +24,8 @@ impl Shard {
             }
         }
         let mut fired = std::mem::take(&mut self.fired);
-        let more = self.timers.advance(now, self.config.turn_limit, &mut fired);
-        turn.more |= more.is_behind();
+        let advance = self.timers.advance(now, self.config.turn_limit, &mut fired);
+        turn.more |= advance == Advance::MoreToDo;
         self.materialize(&fired, now, turn);
         fired.clear();
         self.fired = fired;

@@ -52,8 +52,6 @@ use super::{
 pub struct Config {
     /// How long before `available_at` an occurrence is materialised.
     pub lead_ms: i64,
-    /// How far ahead the timing wheel reaches.
-    pub horizon_ms: i64,
     /// Whether the queue's acceptance is an occurrence's end. Otherwise a worker's completion is.
     pub final_when_enqueued: bool,
     /// At most this many occurrences may be under way; past it the queue counts as away.
@@ -68,7 +66,6 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             lead_ms: 2_000,
-            horizon_ms: 15 * 60_000,
             final_when_enqueued: false,
             live_limit: 2_000_000,
             resend_window_ms: 10 * 60_000,
@@ -124,7 +121,6 @@ struct Group {
 }
 
 /// One shard: its schedules, its occurrences, and every decision about them.
-#[derive(Debug)]
 pub struct Shard {
     config: Config,
     // What records change.
@@ -161,7 +157,7 @@ impl Shard {
     #[must_use]
     pub fn new(config: Config, zones: Arc<ZoneSet>) -> Self {
         Self {
-            timers: Timers::new(UnixMs::MIN, config.horizon_ms),
+            timers: Timers::new(UnixMs::MIN),
             config,
             calendar: Calendar::new(zones),
             tenants: Names::default(),
@@ -293,6 +289,12 @@ impl Shard {
         }
         let id = OccurrenceId::of(row.id, row.version, scheduled_for, Kind::Regular, b"");
         id.available_at(scheduled_for, row.flexible_window_ms)
+    }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("lsn", &self.lsn).field("log_time", &self.log_time).finish_non_exhaustive()
     }
 }
 

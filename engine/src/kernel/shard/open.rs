@@ -6,6 +6,7 @@ use crate::kernel::{
     occurrence::State,
     record::{InvalidRecord, Opened, Record},
     time::UnixMs,
+    wheel::Timers,
 };
 
 /// Why a log record could not be replayed.
@@ -43,7 +44,7 @@ impl Shard {
         turn.urge(Urgency::Prompt);
         turn.start = Some((self.lsn, generation));
         self.queue = QueueState::Away { since: now, reason: "the queue is not connected yet".into() };
-        self.rebuild();
+        self.rebuild(now);
         turn
     }
 
@@ -57,7 +58,8 @@ impl Shard {
         turn.start = Some((self.lsn, generation));
     }
 
-    fn rebuild(&mut self) {
+    fn rebuild(&mut self, now: UnixMs) {
+        self.timers = Timers::new(now);
         for number in 0..self.schedules.next() {
             self.rearm(number);
         }

@@ -36,7 +36,8 @@ impl Plan {
                 PlanRule::Cron { id, error: calendar.error(id).cloned().map(Box::new) }
             }
             RuleBody::Every { every_ms, anchor_ms } => {
-                PlanRule::Every(Interval { anchor: UnixMs(*anchor_ms), every_ms: (*every_ms).max(1) })
+                let grid = Interval::new(UnixMs(*anchor_ms), (*every_ms).max(1));
+                PlanRule::Every(grid.expect("a distance of at least 1 ms is positive"))
             }
             RuleBody::At { at_ms, local } => PlanRule::At { at: UnixMs(*at_ms), local: local.clone().map(Box::new) },
         };
@@ -56,7 +57,7 @@ impl Plan {
                     day_and: spec.day_match == DayMatch::And,
                 }
             }
-            PlanRule::Every(grid) => RuleBody::Every { every_ms: grid.every_ms, anchor_ms: grid.anchor.0 },
+            PlanRule::Every(grid) => RuleBody::Every { every_ms: grid.every_ms(), anchor_ms: grid.anchor().0 },
             PlanRule::At { at, local } => RuleBody::At { at_ms: at.0, local: local.as_deref().cloned() },
         }
     }

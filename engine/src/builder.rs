@@ -1,0 +1,210 @@
+//! How an engine is set up; every setter documents its default.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+pub use countwheel_wal::SyncPolicy;
+
+use crate::{
+    engine::Engine,
+    error::OpenError,
+    kernel::{id::SLOTS, time::UnixMs},
+    shell::{
+        clock::Clock,
+        supervise::{self, QueueChoice, Settings},
+        tzdata,
+    },
+};
+
+/// Where Redis is, and how its keys begin.
+#[cfg(feature = "redis")]
+#[derive(Clone)]
+pub struct RedisOptions {
+    /// `redis://[user:password@]host:port/db` or `redis+unix:///path`.
+    pub url: String,
+    /// How keys begin; `cw`.
+    pub prefix: String,
+    /// Takes over streams that another data directory owns, after its loss.
+    pub adopt: bool,
+}
+
+#[cfg(feature = "redis")]
+impl RedisOptions {
+    /// Redis at `url`, prefix `cw`, nothing adopted.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), prefix: "cw".into(), adopt: false }
+    }
+}
+
+/// Never shows the password that a URL may hold.
+#[cfg(feature = "redis")]
+impl std::fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisOptions").field("prefix", &self.prefix).field("adopt", &self.adopt).finish_non_exhaustive()
+    }
+}
+
+/// Sets up an engine.
+#[derive(Debug)]
+#[must_use = "nothing is opened before `open` is awaited"]
+pub struct Builder {
+    dir: PathBuf,
+    shards: Option<u16>,
+    clock: Arc<Clock>,
+    tzdata: Option<PathBuf>,
+    sync: SyncPolicy,
+    segment_bytes: u64,
+    reserve_bytes: u64,
+    lead: Duration,
+    mailbox: usize,
+    live_limit: usize,
+    #[cfg(feature = "redis")]
+    redis: Option<RedisOptions>,
+}
+
+impl Builder {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            shards: None,
+            clock: Arc::new(Clock::real()),
+            tzdata: None,
+            sync: SyncPolicy::Always,
+            segment_bytes: 64 << 20,
+            reserve_bytes: 256 << 20,
+            lead: Duration::from_secs(2),
+            mailbox: 1_024,
+            live_limit: 2_000_000,
+            #[cfg(feature = "redis")]
+            redis: None,
+        }
+    }
+
+    /// How many shards, 1 to 1,024, fixed when the directory is made. Default: the directory's own number, else one a
+    /// core.
+    pub fn shards(mut self, shards: u16) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Delivers to Redis Streams. Default: the embedded queue.
+    #[cfg(feature = "redis")]
+    pub fn redis(mut self, redis: RedisOptions) -> Self {
+        self.redis = Some(redis);
+        self
+    }
+
+    /// The clock. Default: the world's. [`Clock::standing`] is for tests.
+    pub fn clock(mut self, clock: Arc<Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// A clock that begins at `from` and runs `speed` times as fast, for trying schedules over a night or a year. The
+    /// directory is marked as a rehearsal's. Default: the world's clock.
+    pub fn rehearse(self, from: UnixMs, speed: f64) -> Self {
+        self.clock(Arc::new(Clock::rehearsal(from, speed)))
+    }
+
+    /// Reads zone rules from `dir` (compiled TZif files). Default: the newer of the system's and the bundled release.
+    pub fn tzdata(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.tzdata = Some(dir.into());
+        self
+    }
+
+    /// When a log write counts as durable. Default: [`SyncPolicy::Always`].
+    pub fn sync(mut self, sync: SyncPolicy) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    /// Bytes of a log segment. Default: 64 MiB.
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Bytes of disk a shard keeps aside for when it is full. Default: 256 MiB.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
+    /// How long before its instant an occurrence is materialised, 0 to 60 s. Default: 2 s.
+    pub fn lead(mut self, lead: Duration) -> Self {
+        self.lead = lead;
+        self
+    }
+
+    /// How many calls may wait in a shard's mailbox. Default: 1,024.
+    pub fn mailbox(mut self, calls: usize) -> Self {
+        self.mailbox = calls;
+        self
+    }
+
+    /// How many occurrences of a shard may be under way; past it the queue counts as away. Default: 2,000,000.
+    pub fn live_limit(mut self, occurrences: usize) -> Self {
+        self.live_limit = occurrences;
+        self
+    }
+
+    /// Opens the directory, making it where there is none, and starts the engine's own threads.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(self) -> Result<Engine, OpenError> {
+        let settings = self.settings()?;
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new().name("countwheel-open".into());
+        let thread = thread.spawn(move || drop(tell.send(supervise::start(settings))));
+        thread.map_err(|source| OpenError::Thread { source })?;
+        let running = told.await.map_err(|_| OpenError::Thread {
+            source: std::io::Error::other("opening ended without an answer"),
+        })??;
+        Ok(Engine::new(running))
+    }
+
+    fn settings(self) -> Result<Settings, OpenError> {
+        let refuse = |setting, problem: String| Err(OpenError::Setting { setting, problem });
+        if let Some(shards) = self.shards.filter(|n| !(1..=1_024).contains(n)) {
+            return refuse("shards", format!("{shards} is out of range 1-1024, of the {SLOTS} slots: one a core is usual"));
+        }
+        if self.lead > Duration::from_secs(60) {
+            return refuse("lead", format!("{:?} is longer than 60 s: 2 s suits most", self.lead));
+        }
+        if let Clock::Rehearsal { from, speed, .. } = *self.clock {
+            if !(speed.is_finite() && (0.001..=100_000.0).contains(&speed)) {
+                return refuse("rehearse-speed", format!("{speed} is out of range 0.001-100000"));
+            }
+            if !(UnixMs::MIN..=UnixMs::MAX).contains(&from) {
+                return refuse("rehearse-from", format!("{from} is not between 1970 and 9999"));
+            }
+        }
+        let zones = tzdata::load(self.tzdata.as_deref()).map_err(|error| OpenError::Zones(error.to_string()))?;
+        tracing::info!(release = zones.release(), "zone rules loaded");
+        #[cfg(feature = "redis")]
+        let queue = self.redis.map_or(QueueChoice::Local, QueueChoice::Redis);
+        #[cfg(not(feature = "redis"))]
+        let queue = QueueChoice::Local;
+        if self.sync == SyncPolicy::Os {
+            tracing::warn!("sync policy is os: what was acknowledged survives the process, not the machine");
+        }
+        Ok(Settings {
+            dir: self.dir,
+            shards: self.shards,
+            clock: self.clock,
+            zones: Arc::new(zones),
+            sync: self.sync,
+            segment_bytes: self.segment_bytes,
+            reserve_bytes: self.reserve_bytes,
+            lead_ms: i64::try_from(self.lead.as_millis()).expect("at most a minute"),
+            mailbox: self.mailbox.max(1),
+            live_limit: self.live_limit.max(1),
+            queue,
+        })
+    }
+}
