@@ -1,0 +1,205 @@
+//! The handle: open, append, ask what is durable, close.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crate::error::{AppendError, CloseError, OpenError};
+use crate::fs::Fs;
+use crate::health::{Health, Notify, State};
+use crate::lsn::Lsn;
+use crate::name::Layout;
+use crate::options::{Options, Urgency};
+use crate::queue::{Due, Queue};
+use crate::records::Records;
+use crate::recover::{Recovered, make_directories, recover};
+use crate::scan::Entry;
+use crate::stats::Stats;
+use crate::stock::{Stock, Stocker};
+use crate::writer::{Ended, Shared, StopHow, Writer, wall_ms};
+
+/// An open log.
+///
+/// Records are numbered in the order of the calls to [`Log::append`], become durable in that order, and once
+/// [`Log::durable`] has reached a record, every later open shows it. Dropping the handle without [`Log::close`] leaves
+/// the directory as a crash would: what was not durable may be gone.
+pub struct Log {
+    shared: Arc<Shared>,
+    stock: Arc<Stock>,
+    stocker: Option<JoinHandle<()>>,
+    writer: Option<JoinHandle<Ended>>,
+    stop_tidily: Arc<AtomicBool>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl Log {
+    /// Opens the log in `dir`, makes it where there is none, and shows every record in order.
+    ///
+    /// All records that were ever durable are shown. A last batch that was never acknowledged may be shown too, whole
+    /// or as what fits its last whole batch; it is durable then. `notify` is called by the log's threads whenever
+    /// [`Log::durable`] or [`Log::state`] has changed, and must not block.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Nothing that could be looked at is changed by a refusal.
+    pub fn open(
+        dir: &Path,
+        fs: Arc<dyn Fs>,
+        options: Options,
+        notify: Arc<dyn Fn() + Send + Sync>,
+        visit: &mut dyn FnMut(Entry<'_>) -> Result<(), String>,
+    ) -> Result<(Self, Recovered), OpenError> {
+        options.check()?;
+        let layout = Layout::new(dir);
+        make_directories(&*fs, &layout)?;
+        let lock = fs.lock(&layout.root.join("LOCK"))?;
+        let (appender, recovered) = recover(&fs, &layout, &options, wall_ms(), visit)?;
+        let health = Arc::new(Health::new(notify as Notify));
+        let queue = Queue::new(recovered.last, options.queue_bytes, options.body_limit_bytes());
+        let shared = Arc::new(Shared::new(queue, recovered.generation, Arc::clone(&health)));
+        let stock = Arc::new(Stock::default());
+        let stop_tidily = Arc::default();
+        let stocker = Stocker {
+            fs,
+            layout,
+            stock: Arc::clone(&stock),
+            health,
+            segment_bytes: options.segment_bytes,
+            reserve_bytes: options.reserve_bytes,
+            sync: options.sync,
+            space_retry: options.space_retry,
+        };
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            appender,
+            stock: Arc::clone(&stock),
+            marker_after: options.marker_after,
+            space_retry: options.space_retry,
+        };
+        let mut log = Self { shared, stock, stocker: None, writer: None, stop_tidily, _lock: lock };
+        let is_tidy = Arc::clone(&log.stop_tidily);
+        log.stocker = Some(spawn("wal-stocker", dir, move || {
+            stocker.run();
+            if is_tidy.load(Ordering::Acquire) {
+                stocker.tidy();
+            }
+        })?);
+        log.writer = Some(spawn("wal-writer", dir, move || writer.run())?);
+        Ok((log, recovered))
+    }
+
+    /// Queues records, all or none, and returns the position of the last (of the last one queued before, if there are
+    /// none). They are durable when [`Log::durable`] has reached it.
+    ///
+    /// Records that fit into one batch (4 MiB, less with small segments) are durable together; more are split between
+    /// records over consecutive batches.
+    ///
+    /// # Errors
+    /// See [`AppendError`]: nothing was queued.
+    pub fn append(&self, records: &Records, urgency: Urgency) -> Result<Lsn, AppendError> {
+        let due = match urgency {
+            Urgency::Prompt => Due::Now,
+            Urgency::Within(wait) => Instant::now().checked_add(wait).map_or(Due::Now, Due::At),
+        };
+        if let Some(reason) = self.shared.health.poison() {
+            return Err(AppendError::Poisoned { reason });
+        }
+        let mut inner = self.shared.lock();
+        let before = inner.queue.due();
+        let last = inner.queue.push(records, due)?;
+        if inner.queue.due() == before {
+            return Ok(last);
+        }
+        self.shared.wake(inner);
+        Ok(last)
+    }
+
+    /// Whatever is queued is committed now.
+    pub fn hasten(&self) {
+        let mut inner = self.shared.lock();
+        inner.queue.hasten();
+        self.shared.wake(inner);
+    }
+
+    /// The last record that is durable. It never goes back.
+    #[must_use]
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// The last record that was queued.
+    #[must_use]
+    pub fn last(&self) -> Lsn {
+        self.shared.lock().queue.last()
+    }
+
+    /// How the log is doing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.shared.health.state()
+    }
+
+    /// What it has done since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.meter.stats()
+    }
+
+    /// The generation that later batches carry; one below the highest so far changes nothing.
+    pub fn set_generation(&self, generation: u64) {
+        self.shared.generation.fetch_max(generation, Ordering::Relaxed);
+    }
+
+    /// Commits what is queued, ends the log with a SEAL, and waits for both threads.
+    ///
+    /// # Errors
+    /// See [`CloseError`]: the next open recovers as after a crash.
+    pub fn close(mut self) -> Result<(), CloseError> {
+        self.stop_tidily.store(true, Ordering::Release);
+        self.shared.stop(StopHow::Cleanly);
+        self.stock.wake();
+        let ended = self.writer.take().map(JoinHandle::join);
+        if let State::Poisoned(reason) = self.state() {
+            return Err(CloseError::Poisoned { reason });
+        }
+        match ended {
+            Some(Ok(Ended::Sealed)) => Ok(()),
+            Some(Ok(Ended::NoSpace)) => Err(CloseError::NoSpace { durable: self.durable() }),
+            _ => Err(CloseError::Poisoned { reason: "the writer ended early".into() }),
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.stop(StopHow::AtOnce);
+        self.stock.stop();
+        for joined in
+            [self.writer.take().map(|writer| writer.join().err()), self.stocker.take().map(|it| it.join().err())]
+        {
+            if let Some(Some(_)) = joined {
+                tracing::error!("a thread of the log panicked");
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("durable", &self.durable()).field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    dir: &Path,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, OpenError> {
+    thread::Builder::new().name(name.to_owned()).spawn(body).map_err(OpenError::io("given a thread", dir))
+}
+
+const _: () = {
+    const fn is_shared_between_threads<T: Send + Sync>() {}
+    is_shared_between_threads::<Log>();
+};

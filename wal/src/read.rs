@@ -1,0 +1,338 @@
+//! What a log's directory holds, read from its first segment to its last without changing anything.
+//!
+//! Recovery as a table. "Last" is the segment with the highest name; D is where the walk over its batches stopped.
+//!
+//! | # | found | answer |
+//! |---|---|---|
+//! | 1 | `IDENTITY` missing, `wal/` empty | a new log |
+//! | 2 | `IDENTITY` missing or damaged, segments there | refuse: nothing can be checked |
+//! | 3 | `IDENTITY` says "not begun", `wal/` empty | a new log: a crash came before the first segment |
+//! | 4 | `IDENTITY` says "begun", no segment | refuse: every segment is missing |
+//! | 5 | `*.tmp` in `wal/` | deleted: unfinished work |
+//! | 6 | any other name, a directory, a symbolic link in `wal/` | refuse |
+//! | 7 | block 0 damaged, of another log, or unlike its name | refuse |
+//! | 8 | a format version above ours | refuse by name |
+//! | 9 | first segment does not start the log, or predecessor does not fit | refuse: a segment is missing or foreign |
+//! | 10 | not last, and not valid up to a SEAL with zeros behind it | refuse: damage among durable records |
+//! | 11 | last ends with SEAL and zeros | clean: the next segment begins |
+//! | 12 | last ends with SEAL and other bytes | refuse |
+//! | 13 | D: valid checksum, wrong place or shape | refuse: no torn write looks like that |
+//! | 14 | behind D: a header with `durable_lsn` >= the LSN expected at D | refuse: durable records are damaged |
+//! | 15 | behind D: any other valid header | refuse: batches are written one at a time |
+//! | 16 | D and behind: zeros or the end of the file | open end: the prefix is everything |
+//! | 17 | D and behind: anything else | torn: bytes go to quarantine, the prefix is everything |
+//!
+//! After 16 and 17 the prefix is written anew, since the page cache may show what a failed sync never put on disk.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Corruption, OpenError};
+use crate::frame::{BLOCK_BYTES, FORMAT_VERSION};
+use crate::fs::{EntryKind, Fs, read_full_at};
+use crate::identity::{IDENTITY_BYTES, Identity, IdentityFault};
+use crate::lsn::Lsn;
+use crate::name::{Layout, Name};
+use crate::scan::{Behind, Cause, Chain, Defect, Stop, Visit, WalkError, Walked, look_behind, walk};
+use crate::segment::{MAX_SEGMENT_BYTES, Predecessor, SegmentFault, SegmentHeader};
+use crate::source::{FileSource, Source};
+
+/// What one segment holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentSummary {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length.
+    pub file_bytes: u64,
+    /// How much of it is used by good batches, block 0 included.
+    pub used_bytes: u64,
+    /// Its number; grows by one with each segment.
+    pub segment_seq: u64,
+    /// The first record it may hold.
+    pub first_lsn: Lsn,
+    /// The last good record it holds; the one before `first_lsn` if it holds none.
+    pub last_lsn: Lsn,
+    /// Good batches, markers and SEAL included.
+    pub batches: u64,
+    /// Good records.
+    pub records: u64,
+    /// Whether it ends with a SEAL.
+    pub is_sealed: bool,
+    /// When it was made, in milliseconds since 1970.
+    pub created_wall_ms: u64,
+    /// When its last good batch was written.
+    pub last_wall_ms: u64,
+    /// The highest generation in its batches.
+    pub generation: u64,
+}
+
+/// The names in `wal/`.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// First LSNs of the segments, ascending.
+    pub(crate) segments: Vec<Lsn>,
+    pub(crate) temporary: Vec<PathBuf>,
+    /// What must not be there, with what it is.
+    pub(crate) foreign: Vec<(PathBuf, EntryKind)>,
+}
+
+/// How the last segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    Sealed,
+    Open,
+    /// Bytes of an unfinished batch up to here.
+    Torn {
+        until: u64,
+    },
+}
+
+/// Where a log that was read ends.
+#[derive(Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) header: SegmentHeader,
+    pub(crate) walked: Walked,
+    pub(crate) tail: Tail,
+}
+
+pub(crate) fn read_identity(fs: &dyn Fs, layout: &Layout) -> Result<Option<Identity>, OpenError> {
+    let path = layout.identity();
+    let file = match fs.open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(OpenError::io("opened", &path)(error)),
+    };
+    let mut bytes = [0; IDENTITY_BYTES + 1];
+    let count = read_full_at(&*file, &mut bytes, 0).map_err(OpenError::io("read", &path))?;
+    match Identity::decode(&bytes[..count]) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(IdentityFault::Newer(found)) => Err(OpenError::NewerFormat { path, found, supported: 1 }),
+        Err(fault) => Err(OpenError::Identity { path, found: format!("damaged ({fault:?})") }),
+    }
+}
+
+pub(crate) fn survey(fs: &dyn Fs, layout: &Layout) -> Result<Survey, OpenError> {
+    let mut survey = Survey::default();
+    for entry in fs.list(&layout.wal).map_err(OpenError::io("listed", &layout.wal))? {
+        let path = layout.wal.join(&entry.name);
+        match (Name::parse(&entry.name), entry.kind) {
+            (Name::Segment(lsn), EntryKind::File) => survey.segments.push(lsn),
+            (Name::Temporary, EntryKind::File) => survey.temporary.push(path),
+            (_, kind) => survey.foreign.push((path, kind)),
+        }
+    }
+    survey.segments.sort_unstable();
+    survey.foreign.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(survey)
+}
+
+/// Rows 4 and 6: what is wrong before any segment is opened.
+pub(crate) fn check_names(layout: &Layout, identity: &Identity, survey: &Survey) -> Result<(), OpenError> {
+    if let Some((path, kind)) = survey.foreign.first() {
+        let found = match kind {
+            EntryKind::File => "another name",
+            EntryKind::Dir => "a directory",
+            EntryKind::Symlink => "a symbolic link",
+            EntryKind::Other => "something that is no file",
+        };
+        return Err(corruption(layout, path, 0, Lsn::NONE, "only segments (20 digits and .wal)", found));
+    }
+    if survey.segments.is_empty() && identity.has_begun {
+        let expected = "the segments of a log that has begun";
+        return Err(corruption(layout, &layout.wal, 0, Lsn::FIRST, expected, "none"));
+    }
+    Ok(())
+}
+
+/// Reads every segment in order, shows every record, and says how the log ends. `summaries` gets what was read, also
+/// when the answer is an error. The log must have a segment.
+pub(crate) fn read_segments(
+    fs: &dyn Fs,
+    layout: &Layout,
+    identity: &Identity,
+    survey: &Survey,
+    summaries: &mut Vec<SegmentSummary>,
+    visit: &mut Visit<'_>,
+) -> Result<Option<LogEnd>, OpenError> {
+    let mut reader = Reader { fs, layout, identity, predecessor: None, chain: None, window: Vec::new() };
+    let mut end = None;
+    for (index, &first_lsn) in survey.segments.iter().enumerate() {
+        let is_last = index + 1 == survey.segments.len();
+        end = Some(reader.read_segment(first_lsn, is_last, summaries, visit)?);
+    }
+    Ok(end)
+}
+
+struct Reader<'r> {
+    fs: &'r dyn Fs,
+    layout: &'r Layout,
+    identity: &'r Identity,
+    predecessor: Option<Predecessor>,
+    chain: Option<Chain>,
+    window: Vec<u8>,
+}
+
+impl Reader<'_> {
+    fn read_segment(
+        &mut self,
+        first_lsn: Lsn,
+        is_last: bool,
+        summaries: &mut Vec<SegmentSummary>,
+        visit: &mut Visit<'_>,
+    ) -> Result<LogEnd, OpenError> {
+        let path = self.layout.segment(first_lsn);
+        let file = self.fs.open(&path).map_err(OpenError::io("opened", &path))?;
+        let mut source = FileSource::with_window(file, std::mem::take(&mut self.window))
+            .map_err(OpenError::io("measured", &path))?;
+        let header = self.read_header(&mut source, first_lsn, &path)?;
+        let walked = walk(&mut source, self.identity, &header, visit).map_err(|error| match error {
+            WalkError::Io(source) => OpenError::Io { what: "read", path: path.clone(), source },
+            WalkError::Visitor { lsn, reason } => OpenError::Visitor { lsn, reason },
+        })?;
+        summaries.push(summary(&path, &source, &header, &walked));
+        let behind = look_behind(&mut source, self.identity, header.segment_seq, walked.end)
+            .map_err(OpenError::io("read", &path))?;
+        let tail = judge(&walked, &behind, is_last)
+            .map_err(|defect| self.refusal(&path, walked.end, walked.chain.next_lsn, &defect))?;
+        self.predecessor = Some(Predecessor {
+            segment_seq: header.segment_seq,
+            last_lsn: walked.chain.next_lsn.previous(),
+            bytes: walked.end,
+            last_head_crc: walked.chain.prev_head_crc,
+        });
+        self.chain = Some(walked.chain);
+        self.window = source.into_window();
+        Ok(LogEnd { header, walked, tail })
+    }
+
+    /// Rows 7 to 9.
+    fn read_header(&self, source: &mut FileSource, first_lsn: Lsn, path: &Path) -> Result<SegmentHeader, OpenError> {
+        let file_bytes = source.len();
+        if file_bytes > MAX_SEGMENT_BYTES {
+            let defect = Defect::impossible(format!("at most {MAX_SEGMENT_BYTES} bytes"), format!("{file_bytes}"));
+            return Err(self.refusal(path, 0, first_lsn, &defect));
+        }
+        let block = source.at(0, BLOCK_BYTES).map_err(OpenError::io("read", path))?;
+        let Some(block) = block.first_chunk::<BLOCK_BYTES>() else {
+            let defect = Defect::impossible("a segment header", format!("a file of {file_bytes} bytes"));
+            return Err(self.refusal(path, 0, first_lsn, &defect));
+        };
+        let header = SegmentHeader::decode(block, &self.identity.key)
+            .map_err(|fault| self.refusal(path, 0, first_lsn, &fault.into()))?;
+        self.check_header(&header, first_lsn).map_err(|defect| self.refusal(path, 0, first_lsn, &defect))?;
+        Ok(header)
+    }
+
+    fn check_header(&self, header: &SegmentHeader, first_lsn: Lsn) -> Result<(), Defect> {
+        let differs = |what: &str, expected: &dyn std::fmt::Display, found: &dyn std::fmt::Display| {
+            Err(Defect::impossible(format!("{what} {expected}"), format!("{what} {found}")))
+        };
+        if header.log_id != self.identity.log_id {
+            return differs("log", &self.identity.log_id, &header.log_id);
+        }
+        if header.first_lsn != first_lsn {
+            return differs("first record", &first_lsn, &header.first_lsn);
+        }
+        if header.predecessor != self.predecessor {
+            return Err(Defect::impossible(described(self.predecessor), described(header.predecessor)));
+        }
+        let next_lsn = self.chain.map_or(Lsn::FIRST, |chain| chain.next_lsn);
+        if header.first_lsn != next_lsn {
+            return differs("first record", &next_lsn, &header.first_lsn);
+        }
+        let next_batch_seq = self.chain.map_or(1, |chain| chain.next_batch_seq);
+        if header.first_batch_seq != next_batch_seq {
+            return differs("first batch", &next_batch_seq, &header.first_batch_seq);
+        }
+        let before = self.predecessor.map_or(0, |predecessor| predecessor.segment_seq);
+        if header.segment_seq <= before {
+            return differs("segment after", &before, &header.segment_seq);
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, path: &Path, offset: u64, lsn: Lsn, defect: &Defect) -> OpenError {
+        match defect.cause {
+            Cause::Newer(found) => {
+                OpenError::NewerFormat { path: path.to_path_buf(), found, supported: FORMAT_VERSION }
+            }
+            Cause::Torn | Cause::Impossible => {
+                corruption(self.layout, path, offset, lsn, &defect.expected, &defect.found)
+            }
+        }
+    }
+}
+
+/// Rows 10 to 17.
+fn judge(walked: &Walked, behind: &Behind, is_last: bool) -> Result<Tail, Defect> {
+    let defect = match &walked.stop {
+        Stop::Sealed if behind.nonzero_until.is_some() => {
+            return Err(Defect::impossible("zeros behind the SEAL", "other bytes"));
+        }
+        Stop::Sealed => return Ok(Tail::Sealed),
+        Stop::Defect(defect) => defect,
+    };
+    if !is_last || defect.cause != Cause::Torn {
+        return Err(defect.clone());
+    }
+    if behind.proof >= walked.chain.next_lsn {
+        let proof = format!("{} although records up to {} are durable", defect.found, behind.proof);
+        return Err(Defect::impossible(defect.expected.clone(), proof));
+    }
+    if let Some((offset, header)) = behind.stray {
+        let stray = format!("{}, and batch {} at byte {offset} behind it", defect.found, header.batch_seq);
+        return Err(Defect::impossible(defect.expected.clone(), stray));
+    }
+    Ok(behind.nonzero_until.map_or(Tail::Open, |until| Tail::Torn { until }))
+}
+
+fn summary(path: &Path, source: &FileSource, header: &SegmentHeader, walked: &Walked) -> SegmentSummary {
+    SegmentSummary {
+        path: path.to_path_buf(),
+        file_bytes: source.len(),
+        used_bytes: walked.end,
+        segment_seq: header.segment_seq,
+        first_lsn: header.first_lsn,
+        last_lsn: walked.chain.next_lsn.previous(),
+        batches: walked.batches,
+        records: walked.records,
+        is_sealed: walked.stop == Stop::Sealed,
+        created_wall_ms: header.created_wall_ms,
+        last_wall_ms: walked.last_wall_ms,
+        generation: walked.generation,
+    }
+}
+
+fn described(predecessor: Option<Predecessor>) -> String {
+    match predecessor {
+        None => "no segment before it".to_owned(),
+        Some(Predecessor { segment_seq, last_lsn, bytes, last_head_crc }) => format!(
+            "segment {segment_seq} before it (up to record {last_lsn}, {bytes} bytes, checksum {last_head_crc:08x})"
+        ),
+    }
+}
+
+fn corruption(layout: &Layout, path: &Path, offset: u64, lsn: Lsn, expected: &str, found: &str) -> OpenError {
+    OpenError::Corrupt(Box::new(Corruption {
+        path: path.to_path_buf(),
+        dir: layout.root.clone(),
+        offset,
+        lsn,
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }))
+}
+
+impl From<SegmentFault> for Defect {
+    fn from(fault: SegmentFault) -> Self {
+        match fault {
+            SegmentFault::NoMagic => Self::impossible("a segment header", "other bytes"),
+            SegmentFault::Checksum { expected, found } => {
+                Self::impossible(format!("header checksum {expected:08x}"), format!("{found:08x}"))
+            }
+            SegmentFault::Newer(version) => {
+                Self { cause: Cause::Newer(version), ..Self::impossible("a version we know", format!("{version}")) }
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests that need more than one module: workloads, crashes, damage, full disks.
+
+mod live;
