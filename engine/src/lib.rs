@@ -5,6 +5,8 @@
 //! registered handler, and who runs the handler is the user's business.
 
 pub mod builder;
+#[cfg(feature = "server")]
+pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod kernel;

@@ -74,6 +74,12 @@ pub enum CalendarError {
         /// The instant or local time.
         text: String,
     },
+    /// An instant that is not written as one.
+    #[error("{text:?} is not an instant from 1970 on: write it as 2026-11-01T05:30:00Z")]
+    InvalidInstant {
+        /// The text.
+        text: String,
+    },
     /// A duration that is not written as one.
     #[error("{text:?} is not a duration: {why}; write it as 500ms, 30s, 5m, 24h, 1d or 1h30m")]
     InvalidDuration {
@@ -96,6 +102,7 @@ impl CalendarError {
             | Self::LocalTimeInGap { .. }
             | Self::LocalTimeAmbiguous { .. }
             | Self::OutsideCalendar { .. }
+            | Self::InvalidInstant { .. }
             | Self::InvalidDuration { .. } => "invalid",
         }
     }

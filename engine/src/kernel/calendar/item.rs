@@ -25,11 +25,9 @@ impl Span {
 
 /// Reads an item.
 pub(super) fn span(field: CronField, item: &str) -> Result<Span, CronError> {
-    check_characters(field, item)?;
-    let (body, step) = match item.split_once('/') {
-        Some((body, step)) => (body, Some(read_step(field, item, body, step)?)),
-        None => (item, None),
-    };
+    let (body, step) = item.split_once('/').map_or((item, None), |(body, step)| (body, Some(step)));
+    check_characters(field, body)?;
+    let step = step.map(|step| read_step(field, item, body, step)).transpose()?;
     let (low, high) = field.range();
     if body == "*" {
         return Ok(Span { first: low, last: high, step: step.unwrap_or(1) });
@@ -168,13 +166,17 @@ fn read_step(field: CronField, item: &str, body: &str, step: &str) -> Result<u32
     // Weekdays number 0-7, so a step of 7 still reaches Sunday's other name.
     let values = high - low + 1;
     let remedy = || format!("give a step from 1 to {}", values - 1);
-    if body.is_empty() {
+    let is_number = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());
+    if body.is_empty() && is_number {
         return Err(step_fault(item, field, "a step needs * or a range", format!("write */{}", shown(step))));
+    }
+    if body.is_empty() {
+        return Err(invalid(field, item, &why_not_a_value(field, item)));
     }
     if step.is_empty() {
         return Err(step_fault(item, field, "step is missing", remedy()));
     }
-    if !step.bytes().all(|byte| byte.is_ascii_digit()) {
+    if !is_number {
         return Err(step_fault(item, field, &format!("step '{}' is not a number", shown(step)), remedy()));
     }
     match step.parse::<u32>() {

@@ -17,6 +17,7 @@ pub mod preview;
 mod rule;
 mod spec;
 mod timetable;
+mod warning;
 mod zone;
 mod zone_hint;
 mod zones;
@@ -29,6 +30,7 @@ pub use interval::Interval;
 pub use local::{LocalFold, resolve_local};
 pub use rule::CronRule;
 pub use spec::{CronSpec, DayMatch, Fold, FoldChoice, Gap};
+pub use warning::{Warning, WarningCode};
 pub use zone::Zone;
 pub use zones::ZoneSet;
 

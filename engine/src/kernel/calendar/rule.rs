@@ -8,6 +8,7 @@ use croner::{
 };
 
 use super::{
+    civil::Wall,
     error::{CalendarError, CronError},
     fields::{CronField, Fields},
     parse::{Parsed, parse},
@@ -88,6 +89,12 @@ impl CronRule {
     #[must_use]
     pub fn count(&self, after: UnixMs, through: UnixMs) -> u64 {
         self.timetable.count(after, through)
+    }
+
+    /// The first matching wall time at or after `wall_s`, on a clock that knows no zone.
+    pub(super) fn first_wall_from(&self, wall_s: i64) -> Option<i64> {
+        let found = self.cron.find_next_occurrence(&Wall(wall_s), true).ok();
+        found.filter(|_| !self.has_no_date()).map(|Wall(wall_s)| wall_s)
     }
 }
 

@@ -40,12 +40,14 @@ pub(super) fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> St
         return format!("it is an abbreviation; use {zone}");
     }
     if AMBIGUOUS.iter().any(|short| short.eq_ignore_ascii_case(trimmed)) {
-        return "it is an abbreviation of several zones; give an IANA name such as Europe/Dublin".into();
+        return "it is an abbreviation of several zones; give an IANA name such as Asia/Kolkata or Europe/Dublin"
+            .into();
     }
     if ["localtime", "system", "local"].iter().any(|word| word.eq_ignore_ascii_case(trimmed)) {
         return "it would depend on the machine; give an IANA name such as Europe/Berlin".into();
     }
     match closest(trimmed, known) {
+        Some(zone) if trimmed != name => format!("the name has surrounding blanks; did you mean {zone}?"),
         Some(zone) => format!("names are case-sensitive; did you mean {zone}?"),
         None => "give an IANA name in exact case, such as Europe/Berlin, America/New_York or UTC".into(),
     }
@@ -67,6 +69,8 @@ fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
     if asked == "z" {
         return Some("UTC");
     }
+    // One digit off is another zone, not a slip of the pen.
+    let has_digit = asked.bytes().any(|byte| byte.is_ascii_digit());
     let rank = |zone: &str| {
         let city = zone.rsplit('/').next().unwrap_or(zone);
         if bare(zone) == asked {
@@ -75,7 +79,7 @@ fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
             Some(1)
         } else {
             let edits = edit_distance(&asked, &bare(zone));
-            (asked.len() >= 5 && edits <= 2).then_some(1 + edits)
+            (asked.len() >= 5 && edits <= 2 && !has_digit).then_some(1 + edits)
         }
     };
     known.filter_map(|zone| Some((rank(zone)?, zone))).min().map(|(_, zone)| zone)
