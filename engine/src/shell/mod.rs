@@ -3,9 +3,11 @@
 pub mod clock;
 mod directory;
 mod journal;
-mod local_queue;
+pub mod local_queue;
 pub(crate) mod paging;
 pub mod queue;
+#[cfg(feature = "redis")]
+pub mod redis_queue;
 pub(crate) mod shard_actor;
 mod signal;
 pub mod status;

@@ -1,0 +1,240 @@
+//! One connection to Redis: what goes over it, and every way in which that can fail.
+//!
+//! It neither reconnects nor retries: after any [`Fault`] the link is dropped, and whoever owns it runs the procedure.
+
+use std::time::Duration;
+
+use redis::{Client, Connection, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisError, Value};
+
+use super::{
+    reply::{Pace, Reaction, Scope, react},
+    wire::Commands,
+};
+
+/// Why the procedure has to run again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// Socket trouble: nobody there, cut, silent.
+    #[error("{0}")]
+    Unreachable(String),
+    /// What answers does not speak the protocol, or not as it should.
+    #[error("{0}")]
+    Nonsense(String),
+    /// An error reply.
+    #[error("{}", .0.sentence)]
+    Refused(Reaction),
+    /// The keys belong to somebody else.
+    #[error("{0}")]
+    Foreign(String),
+    /// Redis does not hold what it had accepted.
+    #[error("{0}")]
+    Lost(String),
+    /// Somebody changed what we were about to decide upon.
+    #[error("the keys of this shard changed while they were taken over")]
+    Changed,
+}
+
+impl Fault {
+    /// When to try again.
+    pub(super) fn pace(&self) -> Pace {
+        match self {
+            Self::Unreachable(_) | Self::Nonsense(_) | Self::Changed => Pace::BackOff,
+            Self::Refused(reaction) => reaction.pace,
+            Self::Foreign(_) => Pace::Slow,
+            Self::Lost(_) => Pace::Now,
+        }
+    }
+}
+
+/// Where Redis is and how long it may take to answer.
+#[derive(Clone)]
+pub(super) struct Address {
+    client: Client,
+    /// Host and port, for people; never a password.
+    pub(super) shown: String,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+impl Address {
+    /// Reads a Redis URL (`redis://`, `unix:`).
+    pub(super) fn parse(url: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, RedisError> {
+        let info: ConnectionInfo = url.into_connection_info()?;
+        let shown = info.addr().to_string();
+        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+        let tcp = info
+            .tcp_settings()
+            .clone()
+            .set_nodelay(true)
+            .set_keepalive(redis::io::tcp::socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)))
+            .set_user_timeout(response_timeout);
+        let client = Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
+        Ok(Self { client, shown, connect_timeout, response_timeout })
+    }
+}
+
+/// An open connection, and what tells it from others.
+pub(super) struct Link {
+    connection: Connection,
+    shown: String,
+    response_timeout: Duration,
+    /// Names this connection within one run of the server.
+    pub(super) client_id: i64,
+    /// Names one run of the server.
+    pub(super) run_id: String,
+}
+
+impl Link {
+    pub(super) fn open(address: &Address) -> Result<Self, Fault> {
+        let Address { client, shown, connect_timeout, response_timeout } = address;
+        let connection = client
+            .get_connection_with_timeout(*connect_timeout)
+            .and_then(|connection| {
+                connection.set_read_timeout(Some(*response_timeout))?;
+                connection.set_write_timeout(Some(*response_timeout))?;
+                Ok(connection)
+            })
+            .map_err(|error| fault(&error, shown, *connect_timeout))?;
+        let mut link = Self {
+            connection,
+            shown: shown.clone(),
+            response_timeout: *response_timeout,
+            client_id: 0,
+            run_id: String::new(),
+        };
+        link.introduce()?;
+        Ok(link)
+    }
+
+    fn introduce(&mut self) -> Result<(), Fault> {
+        self.client_id = match self.ask(&[b"CLIENT", b"ID"])? {
+            Value::Int(id) => id,
+            other => return Err(self.nonsense("CLIENT ID", &other)),
+        };
+        let info = self.ask(&[b"INFO", b"server"])?;
+        self.run_id = text(&info)
+            .and_then(|info| info.lines().find_map(|line| line.strip_prefix("run_id:")))
+            .ok_or_else(|| self.nonsense("INFO server", &info))?
+            .trim()
+            .to_owned();
+        Ok(())
+    }
+
+    /// Writes and does not wait.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.connection.send_packed_command(bytes).map_err(|error| fault(&error, &self.shown, self.response_timeout))
+    }
+
+    /// The next answer; an error reply is a value here.
+    pub(super) fn receive(&mut self) -> Result<Value, Fault> {
+        self.connection.recv_response().map_err(|error| fault(&error, &self.shown, self.response_timeout))
+    }
+
+    /// One command and its answer; an error reply is a fault.
+    pub(super) fn ask(&mut self, parts: &[&[u8]]) -> Result<Value, Fault> {
+        let mut one = Commands::default();
+        one.add(parts);
+        self.send(&one.bytes)?;
+        refuse(self.receive()?)
+    }
+
+    /// Many commands and their answers, in order; error replies are values.
+    pub(super) fn ask_all(&mut self, commands: &Commands) -> Result<Vec<Value>, Fault> {
+        if commands.count == 0 {
+            return Ok(Vec::new());
+        }
+        self.send(&commands.bytes)?;
+        (0..commands.count).map(|_| self.receive()).collect()
+    }
+
+    /// All of these or none, and nothing in between; `None` if what was watched changed.
+    pub(super) fn transact(&mut self, commands: &Commands) -> Result<Option<Vec<Value>>, Fault> {
+        let mut bytes = Vec::with_capacity(commands.bytes.len() + 64);
+        bytes.extend_from_slice(MULTI);
+        bytes.extend_from_slice(&commands.bytes);
+        bytes.extend_from_slice(EXEC);
+        self.send(&bytes)?;
+        self.receive_exec(commands.count)
+    }
+
+    /// The answers to `MULTI`, to `count` commands and to `EXEC`.
+    pub(super) fn receive_exec(&mut self, count: usize) -> Result<Option<Vec<Value>>, Fault> {
+        // The reply to EXEC only says that something was wrong before; the first refusal says what.
+        let mut refusal = None;
+        for _ in 0..=count {
+            if let Err(fault) = refuse(self.receive()?) {
+                refusal.get_or_insert(fault);
+            }
+        }
+        let answer = self.receive()?;
+        match (refusal, answer) {
+            (Some(fault), _) => Err(fault),
+            (None, Value::Nil) => Ok(None),
+            (None, Value::Array(answers)) if answers.len() == count => Ok(Some(answers)),
+            (None, other) => Err(refuse(other).map_or_else(|fault| fault, |other| self.nonsense("EXEC", &other))),
+        }
+    }
+
+    /// The fault of an answer that has not the shape it must have.
+    pub(super) fn nonsense(&self, question: &str, answer: &Value) -> Fault {
+        let answer = super::reply::clipped(&format!("{answer:?}"));
+        Fault::Nonsense(format!(
+            "redis at {} answered {question} with {answer}: is this a redis 7 or newer",
+            self.shown
+        ))
+    }
+}
+
+/// `MULTI` and `EXEC`, encoded.
+pub(super) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+/// See [`MULTI`].
+pub(super) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Turns an error reply into a fault.
+pub(super) fn refuse(answer: Value) -> Result<Value, Fault> {
+    match answer {
+        Value::ServerError(error) => Err(Fault::Refused(react(error.code(), error.details().unwrap_or_default()))),
+        answer => Ok(answer),
+    }
+}
+
+/// The text of an answer that is one.
+pub(super) fn text(answer: &Value) -> Option<&str> {
+    match answer {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn fault(error: &RedisError, shown: &str, waited: Duration) -> Fault {
+    if error.is_timeout() {
+        let seconds = waited.as_secs_f32();
+        return Fault::Unreachable(format!(
+            "redis at {shown} did not answer within {seconds} s: is it hung or overloaded"
+        ));
+    }
+    if error.is_connection_refusal() {
+        return Fault::Unreachable(format!("nothing listens at {shown}: start redis or correct the redis url"));
+    }
+    match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) => Fault::Refused(react("WRONGPASS", "")),
+        (ErrorKind::Parse, _) => {
+            Fault::Nonsense(format!("what answers at {shown} does not speak the redis protocol: correct the redis url"))
+        }
+        (ErrorKind::Io, _) => {
+            Fault::Unreachable(format!("the connection to redis at {shown} broke: {}", io_cause(error)))
+        }
+        (_, Some(code)) => Fault::Refused(react(code, error.detail().unwrap_or_default())),
+        (ErrorKind::InvalidClientConfig, None) => Fault::Refused(Reaction {
+            scope: Scope::Connection,
+            pace: Pace::Slow,
+            sentence: format!("the redis url cannot be used: {error}"),
+        }),
+        (_, None) => Fault::Nonsense(format!("redis at {shown}: {}", error.category())),
+    }
+}
+
+fn io_cause(error: &RedisError) -> String {
+    super::reply::clipped(&error.to_string())
+}

@@ -1,0 +1,182 @@
+//! The queue on Redis Streams: one writer a shard, on a thread of its own.
+//!
+//! The handle ([`RedisQueue`]) lives with the shard and never waits: it encodes what is staged and passes parcels of
+//! released entries on. The relay thread alone talks to Redis. It promises:
+//!
+//! - what it reports as landed was accepted, in the order of release, each entry once;
+//! - what it returns is provably not in the stream; it never sends anything again by itself;
+//! - after any trouble one procedure runs: owner, fence, look, go on (docs/REDIS.md).
+//!
+//! It does not judge lateness, does not know schedules, and does not read as a consumer.
+
+mod answer;
+mod batch;
+mod config;
+mod fence;
+mod janitor;
+mod link;
+mod look;
+mod owner;
+mod pace;
+mod relay;
+mod reply;
+mod settle;
+mod stage;
+mod stats;
+mod stream;
+mod wire;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use hashbrown::HashMap;
+
+use super::queue::{Away, Queue, QueueEvent, Remembered};
+use crate::kernel::{
+    occurrence::{Entry, EntryId, Lane, OccurrenceNo, Stream},
+    time::UnixMs,
+};
+
+pub use config::{RedisConfig, RedisQueueError};
+pub use stats::RelayStats;
+
+use link::Address;
+use look::Known;
+use relay::{Command, Relay};
+use stage::Stage;
+use stats::Gauges;
+use stream::StreamIndex;
+
+/// A shard's queue on Redis Streams.
+pub struct RedisQueue {
+    prefix: String,
+    shard: u16,
+    streams: HashMap<Stream, StreamIndex>,
+    stage: Stage,
+    commands: Sender<Command>,
+    events: Receiver<QueueEvent>,
+    gauges: Arc<Gauges>,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl RedisQueue {
+    /// Starts the relay thread, which does nothing before [`Queue::start`]. `now` is the engine's clock; `wake` is
+    /// called, on the relay thread, whenever there is something to poll.
+    ///
+    /// # Errors
+    /// A URL that is not understood, or no thread.
+    pub fn new(
+        config: RedisConfig,
+        now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, RedisQueueError> {
+        let address = Address::parse(&config.url, config.connect_timeout, config.response_timeout)
+            .map_err(|error| RedisQueueError::Url(error.category().to_owned()))?;
+        let (command_sender, commands) = unbounded();
+        let (event_sender, events) = unbounded();
+        let gauges = Arc::new(Gauges::default());
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let (prefix, shard) = (config.prefix.clone(), config.shard);
+        let outbox = relay::Outbox::new(event_sender, wake, Arc::clone(&gauges));
+        let relay = Relay::new(config, address, commands, outbox, now, Arc::clone(&gauges), Arc::clone(&notes));
+        std::thread::Builder::new()
+            .name(format!("cw-relay-{shard}"))
+            .spawn(move || relay.run())
+            .map_err(|source| RedisQueueError::Thread { shard, source })?;
+        Ok(Self {
+            prefix,
+            shard,
+            streams: HashMap::new(),
+            stage: Stage::default(),
+            commands: command_sender,
+            events,
+            gauges,
+            notes,
+        })
+    }
+
+    /// The relay's figures.
+    #[must_use]
+    pub fn stats(&self) -> RelayStats {
+        self.gauges.snapshot()
+    }
+
+    /// What is wrong with the settings of this Redis, a sentence each: it works, and may lose what it accepted.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The relay thread ends only after the handle is gone or closed; until then nothing is refused.
+    fn tell(&self, command: Command) {
+        // After `close` there is nobody to hear it, and nothing is promised about what comes then.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Queue for RedisQueue {
+    fn declare(&mut self, stream: Stream, queue: &str, lane: Lane, remembered: Remembered) {
+        let index = StreamIndex(u32::try_from(self.streams.len()).expect("a shard has far fewer streams than 4 Gi"));
+        if self.streams.try_insert(stream, index).is_err() {
+            return;
+        }
+        let key = stream_key(&self.prefix, queue, self.shard, lane);
+        let known = Known { last: remembered.last, added: remembered.added };
+        self.tell(Command::Declare { stream, key: key.into_bytes(), known });
+    }
+
+    fn start(&mut self, generation: u64) {
+        self.tell(Command::Start { generation });
+    }
+
+    fn stage(&mut self, entry: &Entry<'_>) {
+        if let Some(&index) = self.streams.get(&entry.stream) {
+            self.stage.stage(index, entry);
+        }
+    }
+
+    fn release<'a>(&mut self, at: UnixMs, numbers: &[OccurrenceNo], look_up: &dyn Fn(OccurrenceNo) -> Entry<'a>) {
+        let Self { streams, stage, commands, .. } = self;
+        let encode = |number| {
+            let entry = look_up(number);
+            (*streams.get(&entry.stream).expect("a stream is declared before anything is released for it"), entry)
+        };
+        stage.release(at, numbers, &encode, &mut |parcel| {
+            let _ = commands.send(Command::Release(parcel));
+        });
+    }
+
+    fn forget_staged(&mut self, at: UnixMs) {
+        self.stage.forget(at);
+    }
+
+    fn recorded(&mut self, stream: Stream, through: EntryId) {
+        if let Some(&index) = self.streams.get(&stream) {
+            self.tell(Command::Recorded { stream: index, through });
+        }
+    }
+
+    fn poll(&mut self, events: &mut Vec<QueueEvent>) {
+        events.extend(self.events.try_iter());
+    }
+
+    fn close(&mut self, limit: Duration) {
+        let (done, ended) = bounded(0);
+        self.tell(Command::Close { deadline: Instant::now() + limit, _done: done });
+        // Nothing is ever sent: the thread drops its end when it has ended.
+        let _ = ended.recv_timeout(limit);
+    }
+}
+
+/// `<prefix>:{<queue>.<shard>}:<lane>`: the braces keep a queue's lanes on one node of a cluster.
+fn stream_key(prefix: &str, queue: &str, shard: u16, lane: Lane) -> String {
+    format!("{prefix}:{{{queue}.{shard}}}:{}", lane.as_str())
+}
+
+/// Nothing can be handed over to any stream.
+fn away(reason: String) -> QueueEvent {
+    QueueEvent::Away(Away { stream: None, reason })
+}
