@@ -162,16 +162,19 @@ impl Builder {
         let thread = std::thread::Builder::new().name("countwheel-open".into());
         let thread = thread.spawn(move || drop(tell.send(supervise::start(settings))));
         thread.map_err(|source| OpenError::Thread { source })?;
-        let running = told.await.map_err(|_| OpenError::Thread {
-            source: std::io::Error::other("opening ended without an answer"),
-        })??;
+        let running = told
+            .await
+            .map_err(|_| OpenError::Thread { source: std::io::Error::other("opening ended without an answer") })??;
         Ok(Engine::new(running))
     }
 
     fn settings(self) -> Result<Settings, OpenError> {
         let refuse = |setting, problem: String| Err(OpenError::Setting { setting, problem });
         if let Some(shards) = self.shards.filter(|n| !(1..=1_024).contains(n)) {
-            return refuse("shards", format!("{shards} is out of range 1-1024, of the {SLOTS} slots: one a core is usual"));
+            return refuse(
+                "shards",
+                format!("{shards} is out of range 1-1024, of the {SLOTS} slots: one a core is usual"),
+            );
         }
         if self.lead > Duration::from_secs(60) {
             return refuse("lead", format!("{:?} is longer than 60 s: 2 s suits most", self.lead));

@@ -9,8 +9,8 @@ use crate::{
     error::{CallError, OpenError, Refusal, RefusalCode},
     kernel::{
         calendar::{
-            CronRule, Interval,
-            preview::{Fire, MAX_COUNT, Preview, Previewed, Warning, Window, preview},
+            CronRule, Interval, Warning,
+            preview::{Fire, MAX_COUNT, Preview, Previewed, Window, preview},
         },
         id::ScheduleId,
         occurrence::{HistoryItem, State},
@@ -284,9 +284,8 @@ impl Engine {
         if !self.running.is_local {
             return Err(CallError::NoLocalQueue);
         }
-        crate::kernel::id::check_name(queue).map_err(|problem| {
-            Refusal::new(RefusalCode::Invalid, "queue", format!("queue {problem}"))
-        })?;
+        crate::kernel::id::check_name(queue)
+            .map_err(|problem| Refusal::new(RefusalCode::Invalid, "queue", format!("queue {problem}")))?;
         Ok(Worker::new(self.clone(), queue.to_owned()))
     }
 

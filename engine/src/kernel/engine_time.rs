@@ -37,13 +37,8 @@ impl EngineTime {
     /// since then is judged like one that a running process sees; without it the wall clock is believed at once.
     #[must_use]
     pub fn new(logged: UnixMs, before: Option<Reading>, first: Reading) -> Self {
-        let mut time = Self {
-            now: logged,
-            believed: before.unwrap_or(first),
-            suspect_since_ms: None,
-            steps: 0,
-            last_step_ms: 0,
-        };
+        let mut time =
+            Self { now: logged, believed: before.unwrap_or(first), suspect_since_ms: None, steps: 0, last_step_ms: 0 };
         time.observe(first);
         time
     }

@@ -17,13 +17,13 @@ const FORMAT: u32 = 1;
 
 /// What a data directory was made for; written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Names the directory to the queue, so that no other directory's engine writes to its streams.
-    pub id: Uuid,
+    pub(crate) id: Uuid,
     /// How many shards; fixed for ever.
-    pub shards: u16,
+    pub(crate) shards: u16,
     /// Whether its clock is a rehearsal's.
-    pub rehearsal: bool,
+    pub(crate) rehearsal: bool,
 }
 
 /// A locked data directory.
@@ -58,7 +58,8 @@ impl Directory {
                 getrandom::fill(&mut id).map_err(|error| io(&file, std::io::Error::other(error)))?;
                 let id = uuid::Builder::from_random_bytes(id).into_uuid();
                 let identity = Identity { id, shards: shards.unwrap_or(default_shards), rehearsal };
-                write_file_atomically(&*fs, &file, identity.to_string().as_bytes()).map_err(|source| io(&file, source))?;
+                write_file_atomically(&*fs, &file, identity.to_string().as_bytes())
+                    .map_err(|source| io(&file, source))?;
                 identity
             }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
@@ -91,10 +92,7 @@ impl Identity {
                 "the directory holds a rehearsal".to_owned(),
                 "open it with --rehearse-from, or choose another directory for real work",
             ),
-            (false, true) => refuse(
-                "the directory holds real work".to_owned(),
-                "rehearse in a directory of its own",
-            ),
+            (false, true) => refuse("the directory holds real work".to_owned(), "rehearse in a directory of its own"),
             _ => Ok(()),
         }
     }

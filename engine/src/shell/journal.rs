@@ -12,7 +12,7 @@ use crate::kernel::{
 };
 
 /// A shard's way to its log.
-pub(super) struct Journal {
+pub(crate) struct Journal {
     log: Log,
     records: Records,
     body: Vec<u8>,
@@ -32,9 +32,7 @@ impl Journal {
         }
         let urgency = match turn.urgency {
             Urgency::Prompt => countwheel_wal::Urgency::Prompt,
-            Urgency::Within(ms) => {
-                countwheel_wal::Urgency::Within(Duration::from_millis(ms.max(0).cast_unsigned()))
-            }
+            Urgency::Within(ms) => countwheel_wal::Urgency::Within(Duration::from_millis(ms.max(0).cast_unsigned())),
             Urgency::Idle if turn.records.is_empty() => return,
             Urgency::Idle => countwheel_wal::Urgency::Within(Duration::from_secs(1)),
         };

@@ -179,6 +179,14 @@ impl ShardActor {
         self.publish_status(reading.boottime_ms);
     }
 
+    /// What the queue said, without giving time to the shard.
+    fn hear(&mut self) {
+        let now = self.time.now();
+        let mut turn = Turn::default();
+        self.hear_queue(now, &mut turn);
+        self.carry_out(turn);
+    }
+
     fn hear_queue(&mut self, now: UnixMs, turn: &mut Turn) {
         let mut events = std::mem::take(&mut self.events);
         self.backend.queue().poll(&mut events);
@@ -322,6 +330,8 @@ impl ShardActor {
     }
 
     fn take(&mut self, queue: &str, max: usize) -> Result<Vec<Taken>, CallError> {
+        // What is taken has been heard to have landed, so that its completion finds it enqueued.
+        self.hear();
         let Backend::Local(local) = &mut self.backend else { return Err(CallError::NoLocalQueue) };
         let Some(queue) = self.shard.queue_number(queue) else { return Ok(Vec::new()) };
         let taken = local.take(queue, max).into_iter().map(|number| {
@@ -343,10 +353,7 @@ impl ShardActor {
     fn stop(&mut self) -> Result<(), String> {
         self.turn();
         self.backend.queue().close(CLOSE_LIMIT);
-        let now = self.time.now();
-        let mut turn = Turn::default();
-        self.hear_queue(now, &mut turn);
-        self.carry_out(turn);
+        self.hear();
         let Some(journal) = self.journal.take() else { return Ok(()) };
         let closed = journal.close();
         if closed.is_ok() {
@@ -414,9 +421,9 @@ impl Handler<Ask> for ShardActor {
             Ask::Create { id, spec, reply } => {
                 self.command(reply, |shard, now, turn| Ok(shard.create(id, &spec, now, turn)?));
             }
-            Ask::Cancel { id, reply } => self.command(reply, |shard, now, turn| {
-                shard.cancel(id, now, turn).ok_or(CallError::NotFound)
-            }),
+            Ask::Cancel { id, reply } => {
+                self.command(reply, |shard, now, turn| shard.cancel(id, now, turn).ok_or(CallError::NotFound))
+            }
             Ask::Complete { number, reply } => self.command(reply, |shard, now, turn| {
                 let lsn = shard.complete(number, now, turn).ok_or(CallError::NotFound)?;
                 Ok(((), lsn))
@@ -447,4 +454,3 @@ impl Handler<Ask> for ShardActor {
         }
     }
 }
-

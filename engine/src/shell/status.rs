@@ -49,7 +49,9 @@ impl ShardStatus {
             State::Running => {}
             State::OnReserve => troubles.push("the disk is full and the log lives on its reserve: free space".into()),
             State::Full => troubles.push("the disk is full and nothing can be logged: free space".into()),
-            State::Poisoned(reason) => troubles.push(format!("the log is poisoned ({reason}): check the disk, restart")),
+            State::Poisoned(reason) => {
+                troubles.push(format!("the log is poisoned ({reason}): check the disk, restart"))
+            }
             other => troubles.push(format!("the log is {other:?}")),
         }
         if self.clock_suspect {

@@ -60,13 +60,11 @@ pub(crate) enum QueueChoice {
 pub(crate) struct Running {
     pub(crate) shards: Vec<Addr<ShardActor>>,
     pub(crate) statuses: Vec<SharedStatus>,
-    pub(crate) signals: Vec<Arc<Notify>>,
     pub(crate) arrivals: Arc<Notify>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) zones: Arc<ZoneSet>,
     pub(crate) is_local: bool,
-    system: Mutex<Option<(System, JoinHandle<()>)>>,
-    _directory: Directory,
+    system: Mutex<Option<(System, JoinHandle<()>, Directory)>>,
 }
 
 /// Starts an engine; blocks until its shards are open.
@@ -77,24 +75,19 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     let directory = Directory::open(&settings.dir, settings.shards, default_shards, rehearsal)?;
     let arrivals = Arc::new(Notify::new());
     let mut owner = [0; 16];
-    getrandom::fill(&mut owner).map_err(|error| OpenError::Io {
-        path: settings.dir.clone(),
-        source: std::io::Error::other(error),
-    })?;
+    getrandom::fill(&mut owner)
+        .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
     let parts = open_shards(&settings, &directory, owner, &arrivals)?;
     let statuses = parts.iter().map(|parts| parts.status.clone()).collect();
-    let signals = parts.iter().map(|parts| Arc::clone(&parts.signal)).collect();
-    let (system, shards) = start_system(parts)?;
+    let ((system, thread), shards) = start_system(parts)?;
     Ok(Running {
         shards,
         statuses,
-        signals,
         arrivals,
         clock: settings.clock,
         zones: settings.zones,
         is_local: matches!(settings.queue, QueueChoice::Local),
-        system: Mutex::new(Some(system)),
-        _directory: directory,
+        system: Mutex::new(Some((system, thread, directory))),
     })
 }
 
@@ -138,10 +131,11 @@ fn open_shard(
         let signal = Arc::clone(&signal);
         Arc::new(move || signal.notify_one())
     };
-    let (log, recovered) = Log::open(&directory.shard_path(number), Arc::clone(&directory.fs), options, wake, &mut |entry| {
-        shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
-    })
-    .map_err(|source| OpenError::Log { shard: number, source: Box::new(source) })?;
+    let (log, recovered) =
+        Log::open(&directory.shard_path(number), Arc::clone(&directory.fs), options, wake, &mut |entry| {
+            shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
+        })
+        .map_err(|source| OpenError::Log { shard: number, source: Box::new(source) })?;
     tracing::info!(shard = number, records = recovered.last.0, "log recovered");
     let reading = settings.clock.reading();
     let boot = boot_id();
@@ -162,7 +156,7 @@ fn open_shard(
     Ok(Parts {
         shard,
         journal: Journal::new(log),
-        backend: backend(settings, directory, number, owner, &signal),
+        backend: backend(settings, directory, number, owner, &signal)?,
         clock: Arc::clone(&settings.clock),
         time,
         opening,
@@ -187,7 +181,7 @@ fn backend(
     number: u16,
     owner: [u8; 16],
     signal: &Arc<Notify>,
-) -> Backend {
+) -> Result<Backend, OpenError> {
     let clock = Arc::clone(&settings.clock);
     let now = Arc::new(move || clock.now());
     let wake = {
@@ -197,17 +191,19 @@ fn backend(
     match &settings.queue {
         QueueChoice::Local => {
             let _ = (directory, number, owner);
-            Backend::Local(LocalQueue::new(now, wake))
+            Ok(Backend::Local(LocalQueue::new(now, wake)))
         }
         #[cfg(feature = "redis")]
         QueueChoice::Redis(redis) => {
             use super::redis_queue::{RedisConfig, RedisQueue};
-            let mut config = RedisConfig::new(redis.url.clone(), number, directory.identity.id.to_string());
+            let id = directory.identity.id.to_string();
+            let mut config = RedisConfig::new(&redis.url, number, &id, &uuid::Uuid::from_bytes(owner).to_string());
             config.prefix.clone_from(&redis.prefix);
             config.adopt = redis.adopt;
             config.rehearsal = directory.identity.rehearsal;
-            config.owner = uuid::Uuid::from_bytes(owner).to_string();
-            Backend::Remote(Box::new(RedisQueue::new(config, now, wake)))
+            let queue = RedisQueue::new(config, now, wake)
+                .map_err(|error| OpenError::Setting { setting: "redis", problem: error.to_string() })?;
+            Ok(Backend::Remote(Box::new(queue)))
         }
     }
 }
@@ -237,7 +233,10 @@ fn run_system(parts: Vec<Parts>, tell: &mpsc::Sender<Started>) {
         Ok((System::current(), shards))
     });
     let runs = started.is_ok();
-    if tell.send(started).is_ok() && runs && let Err(error) = runner.run() {
+    if tell.send(started).is_ok()
+        && runs
+        && let Err(error) = runner.run()
+    {
         tracing::error!(%error, "the actor system ended");
     }
 }
@@ -274,7 +273,7 @@ impl Running {
 
     fn end_threads(&self) {
         let taken = self.system.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((system, thread)) = taken {
+        if let Some((system, thread, _directory)) = taken {
             system.stop();
             if thread.thread().id() != std::thread::current().id() {
                 // The threads end within a turn; a bound keeps a caller's runtime from hanging on a stuck disk.

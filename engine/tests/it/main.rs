@@ -1,4 +1,5 @@
 //! Integration tests, linked once.
 
 mod calendar;
+mod embedded;
 mod ids;

@@ -157,7 +157,9 @@ impl Shard {
         for &difference_ms in &misfired.admitted {
             let scheduled_for = self.instant(difference_ms);
             let waiting = self.scheduled_of(misfired.schedule);
-            let known = waiting.into_iter().find(|n| self.occurrences.row(*n).is_some_and(|r| r.scheduled_for == scheduled_for));
+            let known = waiting
+                .into_iter()
+                .find(|n| self.occurrences.row(*n).is_some_and(|r| r.scheduled_for == scheduled_for));
             match known.and_then(|number| self.occurrences.row_mut(number)) {
                 Some(row) => row.lane = Lane::CatchUp,
                 None => {
@@ -225,7 +227,12 @@ impl Shard {
     }
 
     /// A new occurrence of `schedule`; the cursor moves with it.
-    fn insert_occurrence(&mut self, schedule: u32, scheduled_for: UnixMs, lane: Option<Lane>) -> Result<(), Inconsistent> {
+    fn insert_occurrence(
+        &mut self,
+        schedule: u32,
+        scheduled_for: UnixMs,
+        lane: Option<Lane>,
+    ) -> Result<(), Inconsistent> {
         let next = self.occurrences.next();
         let changed = Lsn(self.lsn.0 + 1);
         let Some(row) = self.schedules.row_mut(schedule).filter(|row| row.decided_through < scheduled_for) else {

@@ -8,7 +8,7 @@ use crate::kernel::{
     occurrence::{OccurrenceNo, QueueNo, State},
     record::{self, Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated},
     refusal::{Refusal, RefusalCode},
-    schedule::{Receipt, RangeDisposition, Rule, Schedule, Spec},
+    schedule::{RangeDisposition, Receipt, Rule, Schedule, Spec},
     time::UnixMs,
 };
 
@@ -29,7 +29,13 @@ impl Shard {
     ///
     /// # Errors
     /// A rule without an instant after `now`.
-    pub fn create(&mut self, id: ScheduleId, spec: &Spec, now: UnixMs, turn: &mut Turn) -> Result<(Schedule, Lsn), Refusal> {
+    pub fn create(
+        &mut self,
+        id: ScheduleId,
+        spec: &Spec,
+        now: UnixMs,
+        turn: &mut Turn,
+    ) -> Result<(Schedule, Lsn), Refusal> {
         let rule = rule_body(spec);
         let plan = Plan::new(&rule, spec.start_at, spec.end_at, &mut self.calendar);
         if plan.next(now.max(self.log_time), &mut self.calendar).is_none() {

@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 /// A place in a history: behind the item of this instant and id (a range has the id of all zeros).
-pub type HistoryPlace = (UnixMs, OccurrenceId);
+pub(super) type HistoryPlace = (UnixMs, OccurrenceId);
 
 /// A part of a history.
 #[derive(Clone, Debug)]
@@ -50,7 +50,9 @@ impl Shard {
             let count = range.count.or_else(|| Some(schedule.plan.count(range.first, range.last, &self.calendar)));
             crate::kernel::schedule::InstantRange { count, ..*range }
         });
-        items.extend(ranges.filter(|range| state.is_none_or(|s| s == state_of(range.disposition))).map(HistoryItem::Range));
+        items.extend(
+            ranges.filter(|range| state.is_none_or(|s| s == state_of(range.disposition))).map(HistoryItem::Range),
+        );
         items.retain(|item| place(item).0 < to && place(item).0 >= from && after.is_none_or(|a| place(item) > a));
         items.sort_by_key(place);
         let next = (items.len() > limit).then(|| limit.checked_sub(1).map(|last| place(&items[last]))).flatten();

@@ -95,7 +95,9 @@ impl Shard {
         let row = self.schedule(number);
         let (rule, at_local) = rule_of(row.plan.body(&self.calendar));
         let (start_at, end_at) = row.plan.bounds();
-        let name = |names: &crate::kernel::names::Names, number| names.name(number).map_or_else(String::new, |n| n.to_string());
+        let name = |names: &crate::kernel::names::Names, number| {
+            names.name(number).map_or_else(String::new, |n| n.to_string())
+        };
         Schedule {
             id: row.id,
             version: row.version,
@@ -125,8 +127,12 @@ impl Shard {
     /// The next instants, those of SCHEDULED occurrences first.
     fn next_instants(&mut self, number: u32) -> Vec<UnixMs> {
         let waiting = self.scheduled_of(number);
-        let mut instants: Vec<UnixMs> =
-            waiting.iter().filter_map(|n| self.occurrences.row(*n)).map(|row| row.scheduled_for).take(NEXT_SHOWN).collect();
+        let mut instants: Vec<UnixMs> = waiting
+            .iter()
+            .filter_map(|n| self.occurrences.row(*n))
+            .map(|row| row.scheduled_for)
+            .take(NEXT_SHOWN)
+            .collect();
         let row = self.schedules.row(number).expect("a schedule that is shown has a row");
         let mut next = row.next;
         while let Some(instant) = next

@@ -46,7 +46,8 @@ impl Shard {
             let last = row.plan.latest(decided_through, now, &mut self.calendar)?;
             let available = Self::available_at(row, last) <= now;
             // A window is never longer than the gap, so only the last instant can be due and not available.
-            let last = if available { last } else { row.plan.latest(decided_through, last.minus(1), &mut self.calendar)? };
+            let last =
+                if available { last } else { row.plan.latest(decided_through, last.minus(1), &mut self.calendar)? };
             Some((first, last))
         });
         let mut missed_occurrences: Vec<OccurrenceNo> = members.iter().map(|(number, ..)| *number).collect();

@@ -17,13 +17,24 @@ pub(super) struct Plan {
 #[derive(Debug)]
 enum PlanRule {
     /// The rule is parsed once for all schedules that share it.
-    Cron { id: CronId, error: Option<Box<CalendarError>> },
+    Cron {
+        id: CronId,
+        error: Option<Box<CalendarError>>,
+    },
     Every(Interval),
-    At { at: UnixMs, local: Option<Box<LocalBody>> },
+    At {
+        at: UnixMs,
+        local: Option<Box<LocalBody>>,
+    },
 }
 
 impl Plan {
-    pub(super) fn new(body: &RuleBody, start_at: Option<UnixMs>, end_at: Option<UnixMs>, calendar: &mut Calendar) -> Self {
+    pub(super) fn new(
+        body: &RuleBody,
+        start_at: Option<UnixMs>,
+        end_at: Option<UnixMs>,
+        calendar: &mut Calendar,
+    ) -> Self {
         let rule = match body {
             RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } => {
                 let id = calendar.intern_stored(&CronSpec {
