@@ -1,3 +1,10 @@
 //! Integration tests, linked once.
 
 mod ids;
+mod player;
+mod queue_conformance;
+#[cfg(feature = "redis")]
+#[path = "../../../bench/src/redis_server.rs"]
+mod redis_server;
+#[cfg(feature = "redis")]
+mod redis_view;
