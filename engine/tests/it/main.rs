@@ -13,4 +13,6 @@ mod redis_server;
 #[cfg(feature = "redis")]
 mod redis_view;
 #[cfg(feature = "redis")]
+mod streams;
+#[cfg(feature = "redis")]
 mod tcp_proxy;
