@@ -6,5 +6,7 @@
 
 #[cfg(feature = "server")]
 pub mod cli;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod kernel;
 pub mod shell;
