@@ -6,11 +6,14 @@
 
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod builder;
-#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 #[cfg(feature = "server")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod cli;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod engine;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod kernel;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod shell;
