@@ -1,1 +1,7 @@
-fn main() {}
+//! The `countwheel` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    countwheel::cli::main()
+}

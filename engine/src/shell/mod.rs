@@ -1,3 +1,4 @@
 //! Everything that waits: clocks, files, sockets, threads and actors around the kernel.
 
+pub mod metrics;
 pub mod queue;

@@ -1,0 +1,42 @@
+//! The command line: which command was asked for, and with which code the process ends.
+//!
+//! 0 is fine, 1 means that the check or the start failed, 2 that the command line was wrong. Errors are one line:
+//! `countwheel: what: why: what to do`.
+
+mod redact;
+mod report;
+mod serve;
+mod start;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "countwheel", version, about = "Schedules become durable occurrences in a queue, on time")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show it working for a few seconds: schedules, two workers, nothing to install
+    //DEMO    Demo(demo::DemoArgs),
+    /// Run the server: HTTP API and metrics
+    Serve(serve::ServeArgs),
+    //DEMO    /// The engine that `demo --crash` kills
+    //DEMO    #[command(hide = true)]
+    //DEMO    DemoEngine(demo::child::ChildArgs),
+}
+
+/// Reads the command line and does what it says.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        //DEMO        Command::Demo(args) => demo::run(args),
+        Command::Serve(args) => serve::run(args),
+        //DEMO        Command::DemoEngine(args) => demo::child::run(args),
+    }
+}
