@@ -3,6 +3,7 @@
 //! 0 is fine, 1 means that the check or the start failed, 2 that the command line was wrong. Errors are one line:
 //! `countwheel: what: why: what to do`.
 
+mod demo;
 mod redact;
 mod report;
 mod serve;
@@ -23,9 +24,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Show it working for a few seconds: schedules, two workers, nothing to install
+    Demo(demo::DemoArgs),
+    /// Show it working for a few seconds: schedules, two workers, nothing to install
     //DEMO    Demo(demo::DemoArgs),
     /// Run the server: HTTP API and metrics
     Serve(serve::ServeArgs),
+    /// The engine that `demo --crash` kills
+    #[command(hide = true)]
+    DemoEngine(demo::child::ChildArgs),
     //DEMO    /// The engine that `demo --crash` kills
     //DEMO    #[command(hide = true)]
     //DEMO    DemoEngine(demo::child::ChildArgs),
@@ -36,7 +42,9 @@ enum Command {
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         //DEMO        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::DemoEngine(args) => demo::child::run(args),
         //DEMO        Command::DemoEngine(args) => demo::child::run(args),
     }
 }
