@@ -1,3 +1,6 @@
 //! Integration tests, linked once.
 
+mod demo;
+mod http;
 mod ids;
+mod server;
