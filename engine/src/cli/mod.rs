@@ -25,26 +25,19 @@ struct Cli {
 enum Command {
     /// Show it working for a few seconds: schedules, two workers, nothing to install
     Demo(demo::DemoArgs),
-    /// Show it working for a few seconds: schedules, two workers, nothing to install
-    //DEMO    Demo(demo::DemoArgs),
     /// Run the server: HTTP API and metrics
     Serve(serve::ServeArgs),
     /// The engine that `demo --crash` kills
     #[command(hide = true)]
     DemoEngine(demo::child::ChildArgs),
-    //DEMO    /// The engine that `demo --crash` kills
-    //DEMO    #[command(hide = true)]
-    //DEMO    DemoEngine(demo::child::ChildArgs),
 }
 
 /// Reads the command line and does what it says.
 #[must_use]
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        //DEMO        Command::Demo(args) => demo::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::DemoEngine(args) => demo::child::run(args),
-        //DEMO        Command::DemoEngine(args) => demo::child::run(args),
     }
 }
