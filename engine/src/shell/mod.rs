@@ -4,6 +4,7 @@ pub mod clock;
 mod directory;
 mod journal;
 pub mod local_queue;
+pub mod metrics;
 pub(crate) mod paging;
 pub mod queue;
 #[cfg(feature = "redis")]
