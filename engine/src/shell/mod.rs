@@ -1,1 +1,3 @@
 //! Everything that waits: clocks, files, sockets, threads and actors around the kernel.
+
+pub mod tick;
