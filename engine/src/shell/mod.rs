@@ -13,6 +13,6 @@ pub(crate) mod shard_actor;
 mod signal;
 pub mod status;
 pub(crate) mod supervise;
-mod tick;
+pub mod tick;
 pub mod tzdata;
 pub mod worker;
