@@ -27,7 +27,8 @@ fn durable_log(ends_with_seal: bool) -> (SimFs, u64) {
 }
 
 fn segments(fs: &SimFs) -> Vec<(PathBuf, Vec<u8>)> {
-    fs.files().into_iter().filter(|(path, _)| path.starts_with(layout().wal)).collect()
+    let files = fs.files().into_iter().filter(|(path, _)| path.starts_with(layout().wal));
+    files.map(|(path, bytes)| (path, bytes.to_vec())).collect()
 }
 
 /// Opens a damaged copy: true if it was refused. A log that opens shows all records.
