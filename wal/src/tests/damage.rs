@@ -1,6 +1,6 @@
 //! Damage at rest: refused with a place, or harmless; never a shorter log without a word.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::world::{STAMP, World, layout, run, segment_path};
 use crate::OpenError;
@@ -43,7 +43,7 @@ fn is_refused(damaged: &SimFs, last: u64, what: &dyn Fn() -> String) -> bool {
     }
 }
 
-fn flip(fs: &SimFs, path: &PathBuf, bytes: &[u8], bit: u64) -> SimFs {
+fn flip(fs: &SimFs, path: &Path, bytes: &[u8], bit: u64) -> SimFs {
     let damaged = fs.restart();
     let mut bytes = bytes.to_vec();
     bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
