@@ -4,5 +4,7 @@
 //! It is not a container placer, not a workflow engine, and no place to run user scripts: a queue is the name of a
 //! registered handler, and who runs the handler is the user's business.
 
+#[cfg(feature = "server")]
+pub mod cli;
 pub mod kernel;
 pub mod shell;

@@ -1,0 +1,3 @@
+//! The command line: each command is a thin shell around the library.
+
+pub mod wal_command;
