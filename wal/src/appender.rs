@@ -164,7 +164,7 @@ impl Appender {
         self.seal(stamp)?;
         let header = SegmentHeader {
             log_id: self.identity.log_id,
-            segment_seq: self.active.header.segment_seq + 1,
+            segment_seq: self.active.header.segment_seq.saturating_add(1),
             first_lsn: self.chain.next_lsn,
             first_batch_seq: self.chain.next_batch_seq,
             predecessor: Some(Predecessor {

@@ -183,7 +183,7 @@ pub(crate) fn write_identity(fs: &dyn Fs, layout: &Layout, identity: &Identity) 
     write_file_atomically(fs, &path, &identity.encode()).map_err(OpenError::io("written", &path))
 }
 
-fn remove_temporary(fs: &dyn Fs, layout: &Layout, paths: &[PathBuf]) -> Result<(), OpenError> {
+pub(crate) fn remove_temporary(fs: &dyn Fs, layout: &Layout, paths: &[PathBuf]) -> Result<(), OpenError> {
     for path in paths {
         fs.remove_file(path).map_err(OpenError::io("removed", path))?;
     }
@@ -248,8 +248,11 @@ impl Recovery<'_> {
         read_full_at(&*file, &mut seal, seal_at).map_err(WriteError::io("read", &path))?;
         write_all_at(&*file, &seal, seal_at).map_err(|partial| WriteError::io("written", &path)(partial.source))?;
         file.sync_all().map_err(WriteError::sync(&path))?;
-        let next =
-            SegmentHeader { segment_seq: end.header.segment_seq + 1, created_wall_ms: self.wall_ms, ..end.header };
+        let next = SegmentHeader {
+            segment_seq: end.header.segment_seq.saturating_add(1),
+            created_wall_ms: self.wall_ms,
+            ..end.header
+        };
         if end.walked.records == 0 {
             return self.begin(next);
         }

@@ -11,6 +11,7 @@ mod report;
 mod serve;
 mod start;
 mod values;
+pub mod wal_command;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,8 @@ enum Command {
     Preview(preview::PreviewArgs),
     /// Run the server: HTTP API and metrics
     Serve(serve::ServeArgs),
+    /// Look at, check or repair a log
+    Wal(wal_command::WalArgs),
     /// The engine that `demo --crash` kills
     #[command(hide = true)]
     DemoEngine(demo::child::ChildArgs),
@@ -43,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Preview(args) => preview::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Wal(args) => wal_command::run(args),
         Command::DemoEngine(args) => demo::child::run(args),
     }
 }
