@@ -9,6 +9,8 @@ mod redis_faults;
 #[path = "../../../bench/src/redis_server.rs"]
 mod redis_server;
 #[cfg(feature = "redis")]
+mod redis_storm;
+#[cfg(feature = "redis")]
 mod redis_view;
 #[cfg(feature = "redis")]
 mod tcp_proxy;

@@ -191,6 +191,55 @@ fn a_missing_permission_is_named() {
 }
 
 #[test]
+fn the_permissions_that_the_docs_list_are_enough() {
+    let docs = include_str!("../../../docs/REDIS.md");
+    let (_, list) = docs.split_once("A user under ACL needs: `").unwrap();
+    let (list, _) = list.split_once('`').unwrap();
+    let server = RedisServer::start(&[]);
+    for missing in ["", "config|get", "client|kill"] {
+        let granted = list.split_whitespace().filter(|command| *command != missing);
+        let granted: Vec<_> = granted.map(|command| format!("+{command}")).collect();
+        run(&server.url(), &format!("ACL SETUSER cw reset on >pw ~cw:* -@all {}", granted.join(" ")));
+        run(&server.url(), "FLUSHALL");
+        let mut player = player(config(&format!("redis://cw:pw@127.0.0.1:{}", server.port())));
+        player.begin(1);
+        run(&server.url(), &format!("XGROUP CREATE {} g 0", key(stream(0, STRICT))));
+        player.release(0..10);
+        player.wait_for_landed(10);
+        run(&server.url(), &format!("XREADGROUP GROUP g c COUNT 10 STREAMS {} >", key(stream(0, STRICT))));
+        run(&server.url(), &format!("XACK {} g 1-1 1-2 1-3", key(stream(0, STRICT))));
+        player.wait("a trim", |player| player.queue.stats().entries_trimmed == 3);
+        run(&server.url(), "CLIENT KILL TYPE normal SKIPME yes");
+        player.wait("a new connection", |player| player.queue.stats().connects == 2);
+        player.release(10..20);
+        player.wait_for_landed(20);
+    }
+}
+
+#[test]
+fn foreign_content_under_our_prefix_is_named_and_left_alone() {
+    let server = RedisServer::start(&[]);
+    let (url, key) = (server.url(), key(stream(0, STRICT)));
+    let cases = [
+        ("SET cw:engine theirs".to_owned(), "is not our hash", "DEL cw:engine".to_owned()),
+        ("HSET cw:engine shard:3:generation x".to_owned(), "as generation of shard 3", "DEL cw:engine".to_owned()),
+        (format!("XADD {key} 18446744073709551615-1 a b"), "beyond all that an engine writes", format!("DEL {key}")),
+    ];
+    for (command, word, remedy) in cases {
+        run(&url, &command);
+        let mut player = player(config(&url));
+        player.declare(stream(0, STRICT), Remembered::default());
+        player.start(1);
+        player.release(0..5);
+        player.wait_for_reason(word);
+        run(&url, &remedy);
+        player.wait_for_landed(5);
+        drop(player);
+        run(&url, "FLUSHALL");
+    }
+}
+
+#[test]
 fn what_is_no_redis_is_said_to_be_none() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

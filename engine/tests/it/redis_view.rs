@@ -52,7 +52,7 @@ pub(crate) fn key(stream: Stream) -> String {
 pub(crate) fn contents(url: &str, player: &Player<RedisQueue>) -> BTreeMap<Stream, Vec<u64>> {
     let mut client = client(url);
     let numbers: BTreeMap<OccurrenceId, u64> =
-        (0..25_000).map(|number| (occurrence_id(OccurrenceNo(number)), number)).collect();
+        (0..30_000).map(|number| (occurrence_id(OccurrenceNo(number)), number)).collect();
     let mut contents = BTreeMap::new();
     for &stream in player.remembered.keys() {
         let entries: Vec<(String, Vec<String>)> =

@@ -53,7 +53,9 @@ impl Relay {
         if reopened {
             self.say_ready();
         }
-        self.trim(link, &with_groups)
+        self.trim(link, &with_groups)?;
+        add(&self.gauges.janitor_rounds, 1);
+        Ok(())
     }
 
     /// A foreign key may have made room.
