@@ -10,8 +10,14 @@ mod queue_conformance;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
+mod redis_janitor;
+#[cfg(feature = "redis")]
+mod redis_ownership;
+#[cfg(feature = "redis")]
 #[path = "../../../bench/src/redis_server.rs"]
 mod redis_server;
+#[cfg(feature = "redis")]
+mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
 mod server;
