@@ -5,17 +5,21 @@
 
 use bincode::{Decode, Encode, config};
 
-/// A record is part of a batch body of at most 4 MiB; nothing longer is decoded, and no length inside is believed
-/// beyond it.
-const BODY_LIMIT: usize = 4 << 20;
+/// bincode counts a value at its size in memory, at most eight times its bytes here (a `u64` in one byte), and allocates
+/// what a length inside claims up to its limit. So the limit follows the bytes: nothing small asks for much.
+const SMALL: usize = 512;
+const MEDIUM: usize = 64 << 10;
+/// A record is part of a batch body of at most 4 MiB.
+const LARGE: usize = 4 << 20;
 
-const fn layout() -> config::Configuration<config::LittleEndian, config::Varint, config::Limit<BODY_LIMIT>> {
-    config::standard().with_limit::<BODY_LIMIT>()
+const fn layout<const BYTES: usize>()
+-> config::Configuration<config::LittleEndian, config::Varint, config::Limit<BYTES>> {
+    config::standard().with_limit::<BYTES>()
 }
 
 /// Appends `body`'s bytes to `out`.
 pub(crate) fn encode(body: &impl Encode, out: &mut Vec<u8>) {
-    bincode::encode_into_std_write(body, out, layout()).expect("writing to memory does not fail");
+    bincode::encode_into_std_write(body, out, config::standard()).expect("writing to memory does not fail");
 }
 
 /// Reads a body that must fill `bytes` to the last byte.
@@ -23,7 +27,16 @@ pub(crate) fn encode(body: &impl Encode, out: &mut Vec<u8>) {
 /// # Errors
 /// Bytes that are not such a body, in bincode's words.
 pub(crate) fn decode<Body: Decode<()>>(bytes: &[u8]) -> Result<Body, Undecodable> {
-    let (body, used) = bincode::decode_from_slice(bytes, layout()).map_err(|e| Undecodable(e.to_string()))?;
+    let decoded = if bytes.len() <= SMALL {
+        bincode::decode_from_slice(bytes, layout::<{ SMALL * 8 }>())
+    } else if bytes.len() <= MEDIUM {
+        bincode::decode_from_slice(bytes, layout::<{ MEDIUM * 8 }>())
+    } else if bytes.len() <= LARGE {
+        bincode::decode_from_slice(bytes, layout::<{ LARGE * 8 }>())
+    } else {
+        return Err(Undecodable(format!("{} bytes are more than a batch holds", bytes.len())));
+    };
+    let (body, used) = decoded.map_err(|e| Undecodable(e.to_string()))?;
     if used != bytes.len() {
         return Err(Undecodable(format!("{} bytes are left behind the record", bytes.len() - used)));
     }

@@ -22,12 +22,19 @@ pub struct Reading {
     pub boottime_ms: i64,
 }
 
+/// A step that waits to be believed.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    step_ms: i64,
+    since_ms: i64,
+}
+
 /// Turns readings into engine time.
 #[derive(Clone, Debug)]
 pub struct EngineTime {
     now: UnixMs,
     believed: Reading,
-    suspect_since_ms: Option<i64>,
+    suspect: Option<Suspect>,
     steps_forward: u64,
     steps_backward: u64,
 }
@@ -37,35 +44,33 @@ impl EngineTime {
     /// since then is judged like one that a running process sees; without it the wall clock is believed at once.
     #[must_use]
     pub fn new(logged: UnixMs, before: Option<Reading>, first: Reading) -> Self {
-        let mut time = Self {
-            now: logged,
-            believed: before.unwrap_or(first),
-            suspect_since_ms: None,
-            steps_forward: 0,
-            steps_backward: 0,
-        };
+        let believed = before.unwrap_or(first);
+        let mut time = Self { now: logged, believed, suspect: None, steps_forward: 0, steps_backward: 0 };
         time.observe(first);
         time
     }
 
     /// Takes a reading and returns engine time; it never goes back.
     pub fn observe(&mut self, reading: Reading) -> UnixMs {
-        let elapsed_ms = reading.boottime_ms - self.believed.boottime_ms;
-        let step_ms = reading.wall.since(self.believed.wall) - elapsed_ms;
-        if step_ms.abs() > STEP_MS && self.suspect_since_ms.is_none() {
+        let elapsed_ms = reading.boottime_ms.saturating_sub(self.believed.boottime_ms);
+        let step_ms = reading.wall.since(self.believed.wall).saturating_sub(elapsed_ms);
+        let known = self.suspect.filter(|suspect| is_steady(suspect.step_ms, step_ms));
+        if !is_steady(step_ms, 0) && known.is_none() {
             if step_ms > 0 {
                 self.steps_forward += 1;
             } else {
                 self.steps_backward += 1;
             }
         }
-        if step_ms > SUSPECT_STEP_MS {
-            let since_ms = *self.suspect_since_ms.get_or_insert(reading.boottime_ms);
-            if reading.boottime_ms - since_ms < STAND_MS {
+        // Back from a clock that had been set back is no leap of engine time.
+        if step_ms > SUSPECT_STEP_MS && reading.wall.since(self.now) > SUSPECT_STEP_MS {
+            let suspect = known.unwrap_or(Suspect { step_ms, since_ms: reading.boottime_ms });
+            self.suspect = Some(suspect);
+            if reading.boottime_ms.saturating_sub(suspect.since_ms) < STAND_MS {
                 return self.now;
             }
         }
-        self.suspect_since_ms = None;
+        self.suspect = None;
         self.believed = reading;
         self.now = self.now.max(reading.wall);
         self.now
@@ -80,7 +85,7 @@ impl EngineTime {
     /// Whether a forward step is waiting to be believed; nothing may be decided meanwhile.
     #[must_use]
     pub const fn is_suspect(&self) -> bool {
-        self.suspect_since_ms.is_some()
+        self.suspect.is_some()
     }
 
     /// How far the wall clock is behind engine time, in milliseconds; 0 when it is not.
@@ -94,6 +99,10 @@ impl EngineTime {
     pub const fn steps(&self) -> (u64, u64) {
         (self.steps_forward, self.steps_backward)
     }
+}
+
+const fn is_steady(step_ms: i64, other_ms: i64) -> bool {
+    step_ms.saturating_sub(other_ms).unsigned_abs() <= STEP_MS.unsigned_abs()
 }
 
 #[cfg(test)]
@@ -144,5 +153,31 @@ mod tests {
         let stopped = at(0, 0);
         assert_eq!(EngineTime::new(UnixMs(0), Some(stopped), at(2 * HOUR_MS, 1_000)).now(), UnixMs(0));
         assert_eq!(EngineTime::new(UnixMs(0), None, at(2 * HOUR_MS, 1_000)).now(), UnixMs(2 * HOUR_MS));
+    }
+
+    #[test]
+    fn a_step_that_leaps_again_has_to_stand_anew() {
+        let mut time = EngineTime::new(UnixMs(0), None, at(0, 0));
+        time.observe(at(2 * HOUR_MS, 1_000));
+        assert_eq!(time.observe(at(9 * HOUR_MS + 59_000, 60_000)), UnixMs(0));
+        assert_eq!(time.observe(at(9 * HOUR_MS + 61_000, 62_000)), UnixMs(0), "the second leap has stood for 2 s");
+        assert_eq!(time.observe(at(9 * HOUR_MS + 119_000, 120_000)), UnixMs(9 * HOUR_MS + 119_000));
+        assert_eq!(time.steps().0, 2);
+    }
+
+    #[test]
+    fn a_clock_that_comes_back_from_being_set_back_is_believed_at_once() {
+        let start = 10 * HOUR_MS;
+        let mut time = EngineTime::new(UnixMs(0), None, at(start, 0));
+        assert_eq!(time.observe(at(start - 3 * HOUR_MS, 1_000)), UnixMs(start));
+        assert_eq!(time.observe(at(start + 2_000, 2_000)), UnixMs(start + 2_000));
+        assert!(!time.is_suspect());
+    }
+
+    #[test]
+    fn readings_from_the_ends_of_time_do_not_overflow() {
+        let mut time = EngineTime::new(UnixMs(0), Some(at(i64::MIN, i64::MAX)), at(i64::MAX, i64::MIN));
+        time.observe(at(i64::MIN, i64::MAX));
+        assert_eq!(time.now(), UnixMs(0));
     }
 }

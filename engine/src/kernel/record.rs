@@ -144,8 +144,9 @@ pub struct LocalBody {
 pub struct Canceled {
     /// The schedule.
     pub schedule: u32,
-    /// Occurrences that were with the queue already and stay; every other SCHEDULED one is canceled.
-    pub kept: Vec<u64>,
+    /// SCHEDULED occurrences that were with the queue already and stay, in runs as in [`Enqueued::runs`]; every other
+    /// one is canceled.
+    pub kept: Vec<(u64, u64)>,
     /// The first and last instant that were due and not materialised, as differences to the log's time.
     pub due: Option<(i64, i64)>,
 }
@@ -169,8 +170,8 @@ pub struct Misfired {
     pub admitted: Vec<i64>,
     /// The first and last instant without an occurrence that are missed.
     pub missed: Option<(i64, i64)>,
-    /// SCHEDULED occurrences that are missed.
-    pub missed_occurrences: Vec<u64>,
+    /// SCHEDULED occurrences that are missed, in runs as in [`Enqueued::runs`].
+    pub missed_occurrences: Vec<(u64, u64)>,
     /// The cursor's new place.
     pub through: i64,
 }

@@ -204,16 +204,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let made = Directory::open(dir.path(), Some(2), 8, false).unwrap().identity;
         assert_eq!(Directory::open(dir.path(), None, 8, false).unwrap().identity, made);
-        let other = Directory::open(dir.path(), Some(3), 8, false).unwrap_err().to_string();
+        let other = Directory::open(dir.path(), Some(3), 8, false).err().unwrap().to_string();
         assert!(other.contains("made with 2 shards, 3 were asked for"), "{other}");
-        let rehearsal = Directory::open(dir.path(), None, 8, true).unwrap_err().to_string();
+        let rehearsal = Directory::open(dir.path(), None, 8, true).err().unwrap().to_string();
         assert!(rehearsal.contains("real work"), "{rehearsal}");
         let held = Directory::open(dir.path(), None, 8, false).unwrap();
         assert!(matches!(Directory::open(dir.path(), None, 8, false), Err(OpenError::Locked { .. })));
         drop(held);
         fs::remove_file(dir.path().join("IDENTITY")).unwrap();
         fs::create_dir(dir.path().join("shard-0000")).unwrap();
-        let stranger = Directory::open(dir.path(), None, 8, false).unwrap_err().to_string();
+        let stranger = Directory::open(dir.path(), None, 8, false).err().unwrap().to_string();
         assert!(stranger.contains("no IDENTITY"), "{stranger}");
     }
 }

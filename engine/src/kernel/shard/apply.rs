@@ -1,8 +1,10 @@
 //! `apply`: the only function that changes what the log remembers, live and in recovery.
 
+use std::collections::BTreeSet;
+
 use super::{
-    QueueState, Shard, StreamMemory, Turn,
-    occurrences::OccurrenceRow,
+    Shard, StreamMemory, Turn,
+    occurrences::{Holder, OccurrenceRow},
     plan::Plan,
     schedules::{ScheduleRow, Text},
 };
@@ -10,8 +12,8 @@ use crate::kernel::{
     gate::Lsn,
     id::{Kind, OccurrenceId, ScheduleId},
     occurrence::{EntryId, Lane, OccurrenceNo, State},
-    record::{Canceled, Enqueued, Materialized, Misfired, Record, ScheduleCreated, numbers_of},
-    schedule::{InstantRange, RangeDisposition},
+    record::{Canceled, Enqueued, Materialized, Misfired, Record, RuleBody, ScheduleCreated, numbers_of},
+    schedule::{InstantRange, RangeDisposition, ScheduleState},
     time::UnixMs,
 };
 
@@ -21,6 +23,8 @@ const KEEP_ENDED_MS: i64 = 3_600_000;
 const KEEP_ENDED: usize = 100_000;
 /// ...but never more than this, whatever their age.
 const KEEP_ENDED_AT_MOST: usize = 2_000_000;
+/// A schedule's latest ranges are kept: more than a year of an outage a day.
+const KEEP_RANGES: usize = 500;
 
 /// A record that does not fit those before it: the log is not one that this shard wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +32,13 @@ const KEEP_ENDED_AT_MOST: usize = 2_000_000;
 pub struct Inconsistent {
     lsn: u64,
     what: String,
+}
+
+impl Inconsistent {
+    /// The record behind `lsn` does not fit.
+    pub(super) fn new(lsn: Lsn, what: impl Into<String>) -> Self {
+        Self { lsn: lsn.0 + 1, what: what.into() }
+    }
 }
 
 impl Shard {
@@ -79,7 +90,7 @@ impl Shard {
     }
 
     fn check(&self, holds: bool, what: impl FnOnce() -> String) -> Result<(), Inconsistent> {
-        if holds { Ok(()) } else { Err(Inconsistent { lsn: self.lsn.0 + 1, what: what() }) }
+        if holds { Ok(()) } else { Err(Inconsistent::new(self.lsn, what())) }
     }
 
     fn instant(&self, difference_ms: i64) -> UnixMs {
@@ -91,6 +102,9 @@ impl Shard {
         self.check(self.schedules.number(id).is_none(), || format!("schedule {id} again"))?;
         self.check(self.tenants.name(created.tenant).is_some(), || format!("no tenant {}", created.tenant))?;
         self.check(self.queues.name(created.queue).is_some(), || format!("no queue {}", created.queue))?;
+        if let RuleBody::Every { every_ms, .. } = created.rule {
+            self.check(every_ms > 0, || format!("an interval of {every_ms} ms"))?;
+        }
         let (start_at, end_at) = (created.start_at_ms.map(UnixMs), created.end_at_ms.map(UnixMs));
         self.smallest_lateness_ms = self.smallest_lateness_ms.min(created.max_lateness_ms);
         self.schedules.push(ScheduleRow {
@@ -109,6 +123,7 @@ impl Shard {
             next: None,
             waiting: 0,
             newest: None,
+            counted: ScheduleState::Active,
             changed: Lsn(self.lsn.0 + 1),
             text: Box::new(Text {
                 name: created.name.clone(),
@@ -120,11 +135,15 @@ impl Shard {
     }
 
     fn apply_canceled(&mut self, canceled: &Canceled) -> Result<(), Inconsistent> {
-        self.touch(canceled.schedule)?;
-        for number in self.scheduled_of(canceled.schedule) {
-            if !canceled.kept.contains(&number.0) {
-                self.dispose(number, State::Canceled);
-            }
+        let schedule = canceled.schedule;
+        self.touch(schedule)?;
+        self.check(!self.schedule(schedule).canceled, || format!("schedule {schedule} is canceled again"))?;
+        let mut reachable = self.scheduled_of(schedule);
+        self.check_runs(&canceled.kept)?;
+        let kept: BTreeSet<u64> = numbers_of(&canceled.kept).collect();
+        reachable.retain(|number| !kept.contains(&number.0));
+        for number in reachable {
+            self.dispose(number, State::Canceled);
         }
         let now = self.log_time;
         let due = canceled.due.map(|(first, last)| (self.instant(first), self.instant(last)));
@@ -134,6 +153,7 @@ impl Shard {
         row.updated_at = now;
         row.decided_through = row.decided_through.max(now);
         row.next = None;
+        self.schedules.recount(schedule);
         Ok(())
     }
 
@@ -141,7 +161,9 @@ impl Shard {
         let scheduled_for = self.instant(materialized.scheduled_for);
         let mut schedule = 0_u32;
         for &step in &materialized.schedules {
-            schedule = schedule.wrapping_add(step);
+            let number = schedule.checked_add(step);
+            self.check(number.is_some(), || "schedule numbers beyond 2^32".to_owned())?;
+            schedule = number.unwrap_or(schedule);
             self.insert_occurrence(schedule, scheduled_for, None)?;
         }
         Ok(())
@@ -149,9 +171,11 @@ impl Shard {
 
     fn apply_misfired(&mut self, misfired: &Misfired) -> Result<(), Inconsistent> {
         self.touch(misfired.schedule)?;
-        for &number in &misfired.missed_occurrences {
+        self.check_runs(&misfired.missed_occurrences)?;
+        for number in numbers_of(&misfired.missed_occurrences) {
             let row = self.occurrences.row(OccurrenceNo(number));
-            self.check(row.is_some_and(|r| r.state == State::Scheduled), || format!("occurrence {number} missed"))?;
+            let fits = row.is_some_and(|r| r.state == State::Scheduled && r.schedule == misfired.schedule);
+            self.check(fits, || format!("occurrence {number} missed"))?;
             self.dispose(OccurrenceNo(number), State::Missed);
         }
         for &difference_ms in &misfired.admitted {
@@ -179,9 +203,10 @@ impl Shard {
         let at = self.instant(enqueued.at);
         let stream = self.streams.get(enqueued.stream as usize);
         self.check(stream.is_some(), || format!("no stream {}", enqueued.stream))?;
+        self.check_runs(&enqueued.runs)?;
+        self.check(!enqueued.runs.is_empty(), || "nothing was enqueued".to_owned())?;
         let mut entry = EntryId { generation: enqueued.generation, counter: enqueued.first_counter };
         for number in numbers_of(&enqueued.runs) {
-            self.check(number < self.occurrences.next().0, || format!("occurrence {number} does not exist"))?;
             self.enqueue(OccurrenceNo(number), entry, at);
             entry.counter = entry.counter.saturating_add(1);
         }
@@ -190,11 +215,25 @@ impl Shard {
         Ok(())
     }
 
+    /// Runs name existing occurrences, and no more of them than there are: damaged lengths cost nothing.
+    fn check_runs(&self, runs: &[(u64, u64)]) -> Result<(), Inconsistent> {
+        let existing = self.occurrences.next().0;
+        let (mut end, mut named) = (0_u64, 0_u64);
+        for &(gap, length) in runs {
+            let first = end.wrapping_add(gap);
+            named = named.saturating_add(length);
+            let fits = length > 0 && first.checked_add(length).is_some_and(|end| end <= existing) && named <= existing;
+            self.check(fits, || format!("{length} occurrences from {first} on, of {existing}"))?;
+            end = first + length;
+        }
+        Ok(())
+    }
+
     /// The queue's acceptance; for what was accepted before, only the new place is noted.
     fn enqueue(&mut self, number: OccurrenceNo, entry: EntryId, at: UnixMs) {
         let Some(row) = self.occurrences.row_mut(number) else { return };
         row.entry = Some(entry);
-        row.handed = false;
+        row.holder = Holder::Nobody;
         if row.state != State::Scheduled {
             return;
         }
@@ -202,10 +241,11 @@ impl Shard {
         row.enqueued_at = Some(at);
         let (schedule, scheduled_for) = (row.schedule, row.scheduled_for);
         let changed = Lsn(self.lsn.0 + 1);
-        let schedule = self.schedules.row_mut(schedule).expect("an occurrence has a schedule");
-        schedule.waiting -= 1;
-        schedule.last_run_at = schedule.last_run_at.max(Some(scheduled_for));
-        schedule.changed = changed;
+        let of = self.schedules.row_mut(schedule).expect("an occurrence has a schedule");
+        of.waiting -= 1;
+        of.last_run_at = of.last_run_at.max(Some(scheduled_for));
+        of.changed = changed;
+        self.schedules.recount(schedule);
         if self.config.final_when_enqueued {
             self.end(number);
         }
@@ -235,11 +275,12 @@ impl Shard {
     ) -> Result<(), Inconsistent> {
         let next = self.occurrences.next();
         let changed = Lsn(self.lsn.0 + 1);
-        let Some(row) = self.schedules.row_mut(schedule).filter(|row| row.decided_through < scheduled_for) else {
+        let Some(row) =
+            self.schedules.row_mut(schedule).filter(|row| row.decided_through < scheduled_for && !row.canceled)
+        else {
             return self.check(false, || format!("schedule {schedule} cannot have an occurrence at {scheduled_for}"));
         };
         let id = OccurrenceId::of(row.id, row.version, scheduled_for, Kind::Regular, b"");
-        let flexible = row.flexible_window_ms > 0;
         let occurrence = OccurrenceRow {
             id,
             schedule,
@@ -249,8 +290,8 @@ impl Shard {
             enqueued_at: None,
             entry: None,
             state: State::Scheduled,
-            lane: lane.unwrap_or(if flexible { Lane::Flexible } else { Lane::Strict }),
-            handed: false,
+            lane: lane.unwrap_or(row.own_lane()),
+            holder: Holder::Nobody,
             older: row.newest,
             newer: None,
         };
@@ -263,6 +304,7 @@ impl Shard {
             older.newer = Some(next);
         }
         self.occurrences.push(occurrence);
+        self.schedules.recount(schedule);
         Ok(())
     }
 
@@ -298,6 +340,9 @@ impl Shard {
     fn push_range(&mut self, schedule: u32, disposition: RangeDisposition, instants: Option<(UnixMs, UnixMs)>) {
         let Some((first, last)) = instants else { return };
         let row = self.schedules.row_mut(schedule).expect("checked by the caller");
+        if row.text.ranges.len() >= KEEP_RANGES {
+            row.text.ranges.remove(0);
+        }
         row.text.ranges.push(InstantRange { disposition, first, last, count: None });
     }
 
@@ -305,19 +350,23 @@ impl Shard {
     fn dispose(&mut self, number: OccurrenceNo, state: State) {
         let row = self.occurrences.row_mut(number).expect("checked by the caller");
         row.state = state;
+        row.holder = Holder::Nobody;
         let schedule = row.schedule;
         self.schedules.row_mut(schedule).expect("an occurrence has a schedule").waiting -= 1;
+        self.schedules.recount(schedule);
         self.end(number);
     }
 
-    /// Notes an end, and forgets the oldest ends that need not be kept.
+    /// Notes an end, and forgets the oldest ends that need not be kept: at most two, so that a turn after a quiet hour
+    /// does not pay for all of them.
     fn end(&mut self, number: OccurrenceNo) {
         self.ended.push_back((number, self.log_time));
-        while let Some(&(oldest, at)) = self.ended.front() {
+        for _ in 0..2 {
+            let Some(&(oldest, at)) = self.ended.front() else { return };
             let too_many = self.ended.len() > KEEP_ENDED_AT_MOST;
             let old = self.ended.len() > KEEP_ENDED && self.log_time.since(at) > KEEP_ENDED_MS;
             if !too_many && !old {
-                break;
+                return;
             }
             self.ended.pop_front();
             self.forget(oldest);
@@ -336,16 +385,5 @@ impl Shard {
         if schedule.newest == Some(number) {
             schedule.newest = row.older;
         }
-    }
-
-    /// Whether anything may be decided for the queue: it is there, or away for less than the lead.
-    pub(super) fn materializes(&self, now: UnixMs) -> bool {
-        let live = self.occurrences.len() - self.ended.len();
-        live < self.config.live_limit
-            && match &self.queue {
-                QueueState::Ready => true,
-                QueueState::Away { since, .. } => now.since(*since) <= self.config.lead_ms,
-                QueueState::Fenced { .. } => false,
-            }
     }
 }

@@ -1,12 +1,16 @@
 //! What users and workers ask for: create, cancel, complete.
 
-use super::{Shard, Turn, Urgency, plan::Plan};
+use super::{
+    Shard, Turn, Urgency,
+    occurrences::{Holder, OccurrenceRow},
+    plan::Plan,
+};
 use crate::kernel::{
     calendar::{DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     id::ScheduleId,
     occurrence::{OccurrenceNo, QueueNo, State},
-    record::{self, Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated},
+    record::{self, Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated, runs_of},
     refusal::{Refusal, RefusalCode},
     schedule::{RangeDisposition, Receipt, Rule, Schedule, Spec},
     time::UnixMs,
@@ -38,7 +42,9 @@ impl Shard {
     ) -> Result<(Schedule, Lsn), Refusal> {
         let rule = rule_body(spec);
         let plan = Plan::new(&rule, spec.start_at, spec.end_at, &mut self.calendar);
-        if plan.next(now.max(self.log_time), &mut self.calendar).is_none() {
+        let first = plan.next(now.max(self.log_time), &mut self.calendar);
+        plan.release(&mut self.calendar);
+        if first.is_none() {
             return Err(no_instant(spec, now));
         }
         let tenant = match self.tenants.number(&spec.tenant) {
@@ -91,44 +97,57 @@ impl Shard {
             let lsn = row.changed;
             return Some((Canceled { schedule: self.view(number, now), receipt }, lsn));
         }
-        let ranges_before = row.text.ranges.len();
-        let (canceled, kept) = self.reachable(number);
         let base = now.max(self.log_time);
+        let (canceled, mut kept) = self.reachable(number, base);
+        let out_of_reach: Vec<u64> = kept.iter().map(|number| number.0).collect();
         let row = self.schedules.row(number).expect("found above");
         let due = row.next.filter(|next| *next <= base).and_then(|first| {
             let last = row.plan.latest(row.decided_through, base, &mut self.calendar)?;
             Some((first.since(base), last.since(base)))
         });
-        let record = record::Canceled { schedule: number, kept: kept.iter().map(|n| n.0).collect(), due };
+        let record = record::Canceled { schedule: number, kept: runs_of(&out_of_reach), due };
         self.record(Record::Canceled(record), now, turn);
         turn.urge(Urgency::Prompt);
         self.rearm(number);
         self.counters.canceled += canceled.len() as u64 + self.count_last_range(number, RangeDisposition::Canceled);
+        kept.extend(self.enqueued_of(number));
+        kept.sort_unstable();
         let over = canceled.len().saturating_sub(RECEIPT_IDS) + kept.len().saturating_sub(RECEIPT_IDS);
         receipt.truncated = over as u64;
         receipt.canceled = self.ids(&canceled);
         receipt.kept = self.ids(&kept);
-        receipt.ranges = self.schedule(number).text.ranges[ranges_before..].to_vec();
+        receipt.ranges = due.and_then(|_| self.schedule(number).text.ranges.last().copied()).into_iter().collect();
         Some((Canceled { schedule: self.view(number, now), receipt }, self.lsn))
     }
 
-    /// Which occurrences a command still reaches, and which are with the queue.
-    fn reachable(&self, schedule: u32) -> (Vec<OccurrenceNo>, Vec<OccurrenceNo>) {
-        let handed = |number: &OccurrenceNo| self.occurrences.row(*number).is_some_and(|row| row.handed);
-        let (mut kept, canceled): (Vec<_>, Vec<_>) = self.scheduled_of(schedule).into_iter().partition(handed);
-        if !self.config.final_when_enqueued {
-            let mut at = self.schedule(schedule).newest;
-            while let Some(number) = at
-                && let Some(row) = self.occurrences.row(number)
-            {
-                if row.state == State::Enqueued {
-                    kept.push(number);
-                }
-                at = row.older;
-            }
-        }
-        kept.sort_unstable();
+    /// Which SCHEDULED occurrences a command still reaches, and which may be with the queue. After an opening that is
+    /// every one that could have been handed over before, until the queue has been read back.
+    fn reachable(&self, schedule: u32, now: UnixMs) -> (Vec<OccurrenceNo>, Vec<OccurrenceNo>) {
+        let may_be_there = |number: OccurrenceNo, row: &OccurrenceRow| {
+            row.holder == Holder::Queue || (number < self.unread_below && row.available_at <= now)
+        };
+        let scheduled = self.scheduled_of(schedule).into_iter();
+        let (kept, canceled) =
+            scheduled.partition(|&number| self.occurrences.row(number).is_some_and(|row| may_be_there(number, row)));
         (canceled, kept)
+    }
+
+    /// What is with workers and not completed.
+    fn enqueued_of(&self, schedule: u32) -> Vec<OccurrenceNo> {
+        let mut found = Vec::new();
+        if self.config.final_when_enqueued {
+            return found;
+        }
+        let mut at = self.schedule(schedule).newest;
+        while let Some(number) = at
+            && let Some(row) = self.occurrences.row(number)
+        {
+            if row.state == State::Enqueued {
+                found.push(number);
+            }
+            at = row.older;
+        }
+        found
     }
 
     fn ids(&self, numbers: &[OccurrenceNo]) -> Vec<crate::kernel::id::OccurrenceId> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{QueueState, Shard, Turn, Urgency, stream_number};
+use super::{QueueState, Shard, StreamAway, Turn, Urgency, occurrences::Holder, stream_number};
 use crate::kernel::{
     id::OccurrenceId,
     occurrence::{EntryId, Lane, OccurrenceNo, State, Stream},
@@ -23,6 +23,9 @@ impl Shard {
         now: UnixMs,
         turn: &mut Turn,
     ) {
+        if numbers.is_empty() {
+            return;
+        }
         for &number in numbers {
             if let Some(row) = self.occurrences.row(number)
                 && row.state == State::Scheduled
@@ -44,21 +47,25 @@ impl Shard {
         };
         self.record(Record::Enqueued(record), now, turn);
         turn.urge(Urgency::Within(ENQUEUED_WITHIN_MS));
-        let counter = first.counter + (numbers.len() as u64).saturating_sub(1);
+        let counter = first.counter.saturating_add(numbers.len() as u64 - 1);
         turn.recorded.push((self.lsn, stream, EntryId { counter, ..first }));
     }
 
     /// The queue proves that it does not hold `numbers`: they wait again, and are judged again if they were before.
     pub fn returned(&mut self, numbers: &[OccurrenceNo]) {
         for &number in numbers {
-            let Some(row) = self.occurrences.row_mut(number) else { continue };
-            row.handed = false;
-            let (state, lane, available_at) = (row.state, row.lane, row.available_at);
-            match state {
-                State::Scheduled => self.enter_outbox(number, available_at, lane, self.durable),
-                State::Enqueued => self.unjudged.push_back((self.durable, number)),
-                State::Succeeded | State::Missed | State::Canceled => {}
-            }
+            self.put_back(number, Holder::Queue);
+        }
+    }
+
+    /// Back to where it waited before `from` had it.
+    fn put_back(&mut self, number: OccurrenceNo, from: Holder) {
+        let Some(row) = self.occurrences.row_mut(number).filter(|row| row.holder == from) else { return };
+        row.holder = Holder::Nobody;
+        match row.state {
+            State::Scheduled => self.enter_outbox(number, self.durable),
+            State::Enqueued => self.enter_line(number, self.durable),
+            State::Succeeded | State::Missed | State::Canceled => {}
         }
     }
 
@@ -81,7 +88,7 @@ impl Shard {
                 continue;
             };
             self.resend.remove(&number);
-            let follows = last.generation == entry.generation && last.counter + 1 == entry.counter;
+            let follows = last.generation == entry.generation && last.counter.checked_add(1) == Some(entry.counter);
             if !run.is_empty() && !follows {
                 self.landed((stream, first, added), &run, now, now, turn);
                 run.clear();
@@ -124,25 +131,31 @@ impl Shard {
 
     /// Everything was fenced and looked at: hand-over goes on, what was lost first.
     pub fn queue_ready(&mut self) {
+        if matches!(self.queue, QueueState::Fenced { .. }) {
+            return;
+        }
         self.queue = QueueState::Ready;
         self.read_back = None;
         self.streams_away.clear();
+        self.unread_below = OccurrenceNo(0);
+        self.unparking = self.parked.len();
         for number in std::mem::take(&mut self.resend) {
-            if let Some(row) = self.occurrences.row_mut(number) {
-                row.handed = false;
+            if self.occurrences.row(number).is_some_and(|row| row.state == State::Enqueued) {
                 self.counters.resent += 1;
-                self.unjudged.push_back((self.durable, number));
+                self.enter_line(number, self.durable);
             }
         }
-        let held = std::mem::take(&mut self.held_for_stream);
-        self.returned(&held);
+        for number in std::mem::take(&mut self.withheld) {
+            self.put_back(number, Holder::Withheld);
+        }
     }
 
     /// The queue, or one stream of it, takes nothing for now.
     pub fn queue_away(&mut self, stream: Option<Stream>, reason: String, now: UnixMs) {
         match (stream, &mut self.queue) {
             (Some(stream), _) => {
-                self.streams_away.insert(stream, reason);
+                let since = self.streams_away.get(&stream).map_or(now, |away| away.since);
+                self.streams_away.insert(stream, StreamAway { since, reason });
             }
             (None, QueueState::Away { reason: old, .. }) => *old = reason,
             (None, QueueState::Ready) => self.queue = QueueState::Away { since: now, reason },
@@ -157,6 +170,9 @@ impl Shard {
 
     /// The queue has seen our generation or a higher one under another owner.
     pub fn generation_needed(&mut self, at_least: u64, now: UnixMs, turn: &mut Turn) {
+        if matches!(self.queue, QueueState::Fenced { .. }) {
+            return;
+        }
         self.raise_generation(at_least, now, turn);
     }
 }

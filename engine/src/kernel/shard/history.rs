@@ -5,7 +5,7 @@ use crate::kernel::{
     gate::Lsn,
     id::{Kind, OccurrenceId, ScheduleId},
     occurrence::{HistoryItem, Occurrence, OccurrenceNo, State},
-    schedule::RangeDisposition,
+    schedule::{InstantRange, RangeDisposition},
     time::UnixMs,
 };
 
@@ -36,28 +36,39 @@ impl Shard {
     ) -> Option<HistoryPage> {
         let number = self.schedules.number(id)?;
         let schedule = self.schedule(number);
-        let mut items: Vec<HistoryItem> = Vec::new();
+        let is_wanted =
+            |place: HistoryPlace| place.0 < to && place.0 >= from && after.is_none_or(|after| place > after);
+        let mut found: Vec<(HistoryPlace, Found<'_>)> = Vec::new();
         let mut at = schedule.newest;
         while let Some(occurrence) = at
             && let Some(row) = self.occurrences.row(occurrence)
+            && row.scheduled_for >= from
         {
-            if state.is_none_or(|wanted| wanted == row.state) {
-                items.extend(self.occurrence(occurrence).map(HistoryItem::Occurrence));
+            if state.is_none_or(|wanted| wanted == row.state) && is_wanted((row.scheduled_for, row.id)) {
+                found.push(((row.scheduled_for, row.id), Found::Occurrence(occurrence)));
             }
             at = row.older;
         }
-        let ranges = schedule.text.ranges.iter().map(|range| {
-            let count = range.count.or_else(|| Some(schedule.plan.count(range.first, range.last, &self.calendar)));
-            crate::kernel::schedule::InstantRange { count, ..*range }
+        for range in &schedule.text.ranges {
+            let place = (range.first, OccurrenceId([0; 16]));
+            if state.is_none_or(|wanted| wanted == state_of(range.disposition)) && is_wanted(place) {
+                found.push((place, Found::Range(range)));
+            }
+        }
+        found.sort_unstable_by_key(|(place, _)| *place);
+        let next = (found.len() > limit).then(|| limit.checked_sub(1).map(|last| found[last].0)).flatten();
+        let items = found.into_iter().take(limit).filter_map(|(_, found)| match found {
+            Found::Occurrence(occurrence) => self.occurrence(occurrence).map(HistoryItem::Occurrence),
+            Found::Range(range) => Some(HistoryItem::Range(self.counted(number, range))),
         });
-        items.extend(
-            ranges.filter(|range| state.is_none_or(|s| s == state_of(range.disposition))).map(HistoryItem::Range),
-        );
-        items.retain(|item| place(item).0 < to && place(item).0 >= from && after.is_none_or(|a| place(item) > a));
-        items.sort_by_key(place);
-        let next = (items.len() > limit).then(|| limit.checked_sub(1).map(|last| place(&items[last]))).flatten();
-        items.truncate(limit);
-        Some(HistoryPage { items, next, lsn: schedule.changed })
+        Some(HistoryPage { items: items.collect(), next, lsn: schedule.changed })
+    }
+
+    /// A range with its count, which the log does not hold.
+    fn counted(&self, schedule: u32, range: &InstantRange) -> InstantRange {
+        let plan = &self.schedule(schedule).plan;
+        let count = range.count.unwrap_or_else(|| plan.count(range.first, range.last, &self.calendar));
+        InstantRange { count: Some(count), ..*range }
     }
 
     /// One occurrence as it stands.
@@ -95,9 +106,8 @@ const fn state_of(disposition: RangeDisposition) -> State {
     }
 }
 
-fn place(item: &HistoryItem) -> HistoryPlace {
-    match item {
-        HistoryItem::Occurrence(occurrence) => (occurrence.scheduled_for, occurrence.id),
-        HistoryItem::Range(range) => (range.first, OccurrenceId([0; 16])),
-    }
+/// Something of a history, before it is written out.
+enum Found<'a> {
+    Occurrence(OccurrenceNo),
+    Range(&'a InstantRange),
 }

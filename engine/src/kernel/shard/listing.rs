@@ -78,16 +78,8 @@ impl Shard {
 
     /// How many schedules are in each state: active, completed, canceled.
     #[must_use]
-    pub fn schedules_by_state(&self) -> [u64; 3] {
-        let mut counts = [0; 3];
-        for (_, row) in self.schedules.iter() {
-            counts[match row.state() {
-                ScheduleState::Active => 0,
-                ScheduleState::Completed => 1,
-                ScheduleState::Canceled => 2,
-            }] += 1;
-        }
-        counts
+    pub const fn schedules_by_state(&self) -> [u64; 3] {
+        self.schedules.by_state()
     }
 
     pub(super) fn view(&mut self, number: u32, now: UnixMs) -> Schedule {

@@ -1,9 +1,9 @@
 //! Lateness: judged once for each instant, at the moment it could enter the queue, over a schedule's whole backlog.
 
-use super::{Shard, Turn, Urgency};
+use super::{Shard, Turn, Urgency, occurrences::Holder};
 use crate::kernel::{
     occurrence::{Lane, OccurrenceNo},
-    record::{Misfired, Record},
+    record::{Misfired, Record, runs_of},
     schedule::{InstantRange, RangeDisposition},
     time::UnixMs,
 };
@@ -20,6 +20,8 @@ pub(super) enum Verdict {
 pub(super) struct Decision {
     schedule: u32,
     admitted: UnixMs,
+    /// The occurrence of the admitted instant, if it has one already.
+    member: Option<OccurrenceNo>,
     missed: Option<(UnixMs, UnixMs)>,
     missed_occurrences: Vec<OccurrenceNo>,
     through: UnixMs,
@@ -43,25 +45,26 @@ impl Shard {
         }
         let decided_through = row.decided_through;
         let latest = first_instant.and_then(|first| {
-            let last = row.plan.latest(decided_through, now, &mut self.calendar)?;
-            let available = Self::available_at(row, last) <= now;
-            // A window is never longer than the gap, so only the last instant can be due and not available.
-            let last =
-                if available { last } else { row.plan.latest(decided_through, last.minus(1), &mut self.calendar)? };
+            let mut last = row.plan.latest(decided_through, now, &mut self.calendar)?;
+            // The latest instant of a flexible schedule may be past and not available yet: then it is no member.
+            while Self::available_at(row, last) > now {
+                last = row.plan.latest(decided_through, last.minus(1), &mut self.calendar)?;
+            }
             Some((first, last))
         });
         let mut missed_occurrences: Vec<OccurrenceNo> = members.iter().map(|(number, ..)| *number).collect();
-        let decision = match latest {
-            Some((first, last)) => {
+        let decision = match (latest, members.last()) {
+            (Some((first, last)), _) => {
                 let before = row.plan.latest(decided_through, last.minus(1), &mut self.calendar);
                 let missed = before.map(|before| (first, before));
-                Decision { schedule, admitted: last, missed, missed_occurrences, through: last }
+                Decision { schedule, admitted: last, member: None, missed, missed_occurrences, through: last }
             }
-            None => {
+            (None, Some(&(number, admitted, _))) => {
                 missed_occurrences.pop();
-                let (_, admitted, _) = *members.last().expect("a late backlog has a member");
-                Decision { schedule, admitted, missed: None, missed_occurrences, through: decided_through }
+                let member = Some(number);
+                Decision { schedule, admitted, member, missed: None, missed_occurrences, through: decided_through }
             }
+            (None, None) => return Verdict::OwnLane,
         };
         Verdict::Misfire(decision)
     }
@@ -71,23 +74,19 @@ impl Shard {
         let base = now.max(self.log_time);
         let schedule = decision.schedule;
         let missed_one_by_one = decision.missed_occurrences.len() as u64;
+        let missed: Vec<u64> = decision.missed_occurrences.iter().map(|number| number.0).collect();
         let record = Misfired {
             schedule,
             admitted: vec![decision.admitted.since(base)],
             missed: decision.missed.map(|(first, last)| (first.since(base), last.since(base))),
-            missed_occurrences: decision.missed_occurrences.into_iter().map(|number| number.0).collect(),
+            missed_occurrences: runs_of(&missed),
             through: decision.through.since(base),
         };
         self.record(Record::Misfired(record), now, turn);
         self.counters.missed += missed_one_by_one + self.count_last_range(schedule, RangeDisposition::Missed);
         turn.urge(Urgency::Prompt);
-        let admitted = self.scheduled_of(schedule).into_iter().rev().find(|number| {
-            self.occurrences
-                .row(*number)
-                .is_some_and(|row| row.scheduled_for == decision.admitted && row.lane == Lane::CatchUp)
-        });
-        if let Some(number) = admitted {
-            self.unjudged.push_back((self.lsn, number));
+        if let Some(number) = decision.member.or_else(|| self.schedule(schedule).newest) {
+            self.enter_line(number, self.lsn);
         }
         self.rearm(schedule);
     }
@@ -108,7 +107,7 @@ impl Shard {
     /// SCHEDULED occurrences that are available and neither with the queue nor judged: number, instant, availability.
     fn scheduled_members(&self, schedule: u32, now: UnixMs) -> Vec<(OccurrenceNo, UnixMs, UnixMs)> {
         let rows = self.scheduled_of(schedule).into_iter().filter_map(|n| Some((n, self.occurrences.row(n)?)));
-        rows.filter(|(_, row)| row.available_at <= now && !row.handed && row.lane != Lane::CatchUp)
+        rows.filter(|(_, row)| row.available_at <= now && row.holder != Holder::Queue && row.lane != Lane::CatchUp)
             .map(|(number, row)| (number, row.scheduled_for, row.available_at))
             .collect()
     }

@@ -19,6 +19,7 @@ mod misfire;
 mod occurrences;
 mod open;
 mod plan;
+mod release;
 mod schedules;
 mod turn;
 
@@ -101,6 +102,13 @@ enum QueueState {
     Fenced { reason: String },
 }
 
+/// A stream that takes nothing while the others do.
+#[derive(Clone, Debug)]
+struct StreamAway {
+    since: UnixMs,
+    reason: String,
+}
+
 /// What the log remembers of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamMemory {
@@ -138,13 +146,22 @@ pub struct Shard {
     durable: Lsn,
     timers: Timers,
     outbox: BTreeMap<UnixMs, Group>,
+    /// How many numbers the groups of the outbox hold.
+    outbox_len: usize,
     /// Judged already, or never judged: admitted late, or sent again.
-    unjudged: VecDeque<(Lsn, OccurrenceNo)>,
+    line: VecDeque<(Lsn, OccurrenceNo)>,
+    /// Schedules whose instant came while nothing may be materialised for them.
     parked: Vec<u32>,
+    /// How many of `parked`, from the front, may be tried again.
+    unparking: usize,
+    /// The limit of live occurrences was reached, and there is no room again yet.
+    at_live_limit: bool,
     queue: QueueState,
-    streams_away: BTreeMap<Stream, String>,
-    /// Handed to a stream that takes nothing: kept until the queue is ready again.
-    held_for_stream: Vec<OccurrenceNo>,
+    streams_away: BTreeMap<Stream, StreamAway>,
+    /// Due, but their stream takes nothing: kept until the queue is ready again.
+    withheld: Vec<OccurrenceNo>,
+    /// Occurrences below this number may stand in the queue without the log knowing: it has not been read back yet.
+    unread_below: OccurrenceNo,
     resend: BTreeSet<OccurrenceNo>,
     read_back: Option<BTreeMap<OccurrenceId, OccurrenceNo>>,
     smallest_lateness_ms: u64,
@@ -171,11 +188,15 @@ impl Shard {
             lsn: Lsn(0),
             durable: Lsn(0),
             outbox: BTreeMap::new(),
-            unjudged: VecDeque::new(),
+            outbox_len: 0,
+            line: VecDeque::new(),
             parked: Vec::new(),
+            unparking: 0,
+            at_live_limit: false,
             queue: QueueState::Away { since: UnixMs::MIN, reason: "the queue is not connected yet".into() },
             streams_away: BTreeMap::new(),
-            held_for_stream: Vec::new(),
+            withheld: Vec::new(),
+            unread_below: OccurrenceNo(0),
             resend: BTreeSet::new(),
             read_back: None,
             smallest_lateness_ms: u64::MAX,
@@ -252,7 +273,10 @@ impl Shard {
     #[must_use]
     pub fn next_wake(&self) -> Option<UnixMs> {
         let release = match self.queue {
-            QueueState::Ready => self.outbox.first_key_value().map(|(at, _)| *at),
+            // What is not durable yet cannot be handed over: the log wakes whoever waits for it.
+            QueueState::Ready => {
+                self.outbox.first_key_value().filter(|(_, group)| group.lsn <= self.durable).map(|(at, _)| *at)
+            }
             QueueState::Away { .. } | QueueState::Fenced { .. } => None,
         };
         [release, self.timers.next_deadline()].into_iter().flatten().min()
@@ -264,14 +288,13 @@ impl Shard {
             QueueState::Away { reason, .. } | QueueState::Fenced { reason } => Some(reason.as_str()),
             QueueState::Ready => None,
         };
-        all.into_iter().chain(self.streams_away.values().map(String::as_str))
+        all.into_iter().chain(self.streams_away.values().map(|away| away.reason.as_str()))
     }
 
     /// How many occurrences wait to be handed over, and the earliest `available_at` among them.
     #[must_use]
     pub fn outbox_backlog(&self) -> (usize, Option<UnixMs>) {
-        let waiting = self.outbox.values().map(|group| group.numbers.len() - group.done).sum::<usize>();
-        (waiting + self.unjudged.len(), self.outbox.first_key_value().map(|(at, _)| *at))
+        (self.outbox_len + self.line.len(), self.outbox.first_key_value().map(|(at, _)| *at))
     }
 
     /// Every stream that the log remembers, for declaring it to the queue.

@@ -23,12 +23,26 @@ pub(super) struct OccurrenceRow {
     pub(super) entry: Option<EntryId>,
     pub(super) state: State,
     pub(super) lane: Lane,
-    /// The queue has been handed it and has not answered. Not in the log: what was handed over when a process died is
-    /// found out by reading the queue back.
-    pub(super) handed: bool,
+    /// Not in the log: what was handed over when a process died is found out by reading the queue back.
+    pub(super) holder: Holder,
     /// Neighbours in its schedule's history.
     pub(super) older: Option<OccurrenceNo>,
     pub(super) newer: Option<OccurrenceNo>,
+}
+
+/// Who moves an occurrence on. An occurrence that is listed in several places is only where its holder says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// It has landed or ended, or is still being replayed.
+    Nobody,
+    /// The outbox, until its instant; then it is judged for lateness.
+    Outbox,
+    /// The line of what is not judged again: admitted late, or sent again.
+    Line,
+    /// The shard, since the stream takes nothing: it goes back to where it waited when the queue is ready again.
+    Withheld,
+    /// The queue, which has not answered yet: out of reach for a cancel.
+    Queue,
 }
 
 #[derive(Debug)]
@@ -130,7 +144,7 @@ mod tests {
             entry: None,
             state: State::Scheduled,
             lane: Lane::Strict,
-            handed: false,
+            holder: Holder::Nobody,
             older: None,
             newer: None,
         }

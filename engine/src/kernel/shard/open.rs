@@ -9,6 +9,9 @@ use crate::kernel::{
     wheel::Timers,
 };
 
+/// Generations stay below this: nothing that an engine or its queue counts comes near, so it is damage or a prank.
+pub(super) const GENERATIONS: u64 = 1 << 62;
+
 /// Why a log record could not be replayed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -28,6 +31,11 @@ impl Shard {
     /// Bytes that are no record, or a record that does not fit those before it.
     pub fn replay(&mut self, kind: u8, body: &[u8]) -> Result<(), ReplayError> {
         let record = Record::decode(kind, body)?;
+        if let Record::Opened(opened) = &record
+            && opened.generation >= GENERATIONS
+        {
+            return Err(super::Inconsistent::new(self.lsn, "the generation is out of range").into());
+        }
         self.apply(&record)?;
         self.lsn = Lsn(self.lsn.0 + 1);
         Ok(())
@@ -50,6 +58,12 @@ impl Shard {
 
     /// Writes a higher generation, since the queue has seen this one under another owner.
     pub(super) fn raise_generation(&mut self, at_least: u64, now: UnixMs, turn: &mut Turn) {
+        if at_least >= GENERATIONS {
+            self.queue_fenced(format!(
+                "the queue shows generation {at_least}, which no engine counts to: remove its owner key"
+            ));
+            return;
+        }
         let mut opened = self.opened.clone().expect("a shard that talks to its queue was opened");
         opened.generation = at_least.max(opened.generation + 1);
         turn.urge(Urgency::Prompt);
@@ -66,7 +80,7 @@ impl Shard {
         let mut waiting = Vec::new();
         for (number, row) in self.occurrences.iter() {
             match row.state {
-                State::Scheduled => waiting.push((number, row.available_at, row.lane)),
+                State::Scheduled => waiting.push(number),
                 State::Enqueued if !self.config.final_when_enqueued => {
                     // The embedded queue lives in memory: what it held is handed to it again.
                     self.resend.insert(number);
@@ -74,9 +88,11 @@ impl Shard {
                 State::Enqueued | State::Succeeded | State::Missed | State::Canceled => {}
             }
         }
-        let lsn = self.lsn;
-        for (number, available_at, lane) in waiting {
-            self.enter_outbox(number, available_at, lane, lsn);
+        for number in waiting {
+            self.enter_outbox(number, self.lsn);
+        }
+        if self.config.final_when_enqueued {
+            self.unread_below = self.occurrences.next();
         }
     }
 }

@@ -55,6 +55,13 @@ impl Plan {
         Self { rule, start_at, end_at }
     }
 
+    /// Gives back what it holds of the calendar.
+    pub(super) fn release(self, calendar: &mut Calendar) {
+        if let PlanRule::Cron { id, .. } = self.rule {
+            calendar.release(id);
+        }
+    }
+
     /// The rule as the log keeps it.
     pub(super) fn body(&self, calendar: &Calendar) -> RuleBody {
         match &self.rule {

@@ -34,6 +34,8 @@ pub(super) struct ScheduleRow {
     /// How many of its occurrences are SCHEDULED.
     pub(super) waiting: u32,
     pub(super) newest: Option<OccurrenceNo>,
+    /// The state as which it is counted.
+    pub(super) counted: ScheduleState,
     /// The last record that changed what a reader sees of it.
     pub(super) changed: Lsn,
     pub(super) text: Box<Text>,
@@ -65,6 +67,16 @@ pub(super) struct Schedules {
     rows: Vec<ScheduleRow>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// How many rows are active, completed, canceled, as far as they were counted.
+    by_state: [u64; 3],
+}
+
+const fn place_of(state: ScheduleState) -> usize {
+    match state {
+        ScheduleState::Active => 0,
+        ScheduleState::Completed => 1,
+        ScheduleState::Canceled => 2,
+    }
 }
 
 impl Schedules {
@@ -80,6 +92,7 @@ impl Schedules {
     pub(super) fn push(&mut self, row: ScheduleRow) -> u32 {
         let number = self.next();
         let hash = self.hasher.hash_one(row.id);
+        self.by_state[place_of(row.counted)] += 1;
         self.rows.push(row);
         let (rows, hasher) = (&self.rows, &self.hasher);
         self.index.insert_unique(hash, number, |&n| hasher.hash_one(rows[n as usize].id));
@@ -94,7 +107,17 @@ impl Schedules {
         self.rows.get_mut(number as usize)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &ScheduleRow)> {
-        (0_u32..).zip(&self.rows)
+    /// Counts a row under the state that it is in now.
+    pub(super) fn recount(&mut self, number: u32) {
+        let Some(row) = self.rows.get_mut(number as usize) else { return };
+        let state = row.state();
+        self.by_state[place_of(row.counted)] -= 1;
+        self.by_state[place_of(state)] += 1;
+        row.counted = state;
+    }
+
+    /// How many rows are active, completed, canceled.
+    pub(super) const fn by_state(&self) -> [u64; 3] {
+        self.by_state
     }
 }
