@@ -96,7 +96,6 @@ fn what_is_no_json_or_too_long_is_refused_before_it_is_looked_at() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn an_id_that_names_nothing_is_404_whatever_is_asked_of_it() {
     let (_home, server) = fresh();
     let path = "/v1/schedules/01234567-89ab-4def-8123-456789abcdef";
@@ -197,7 +196,6 @@ fn health_readiness_and_metrics_speak_for_themselves() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_schedule_is_made_read_listed_and_ended() {
     let (_home, server) = fresh();
     let made = create(&server, &berlin());
@@ -228,7 +226,6 @@ fn a_schedule_is_made_read_listed_and_ended() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn every_schedule_is_listed_exactly_once_in_small_pages() {
     let (_home, server) = fresh();
     let mut made: Vec<String> = (0..23)
@@ -244,7 +241,6 @@ fn every_schedule_is_listed_exactly_once_in_small_pages() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_second_tick_appears_in_the_history_and_survives_a_restart() {
     let (home, server) = fresh();
     let spec = json!({"tenant": "acme", "queue": "mail", "rule": {"cron": "* * * * * *", "zone": "UTC"}});
@@ -265,7 +261,6 @@ fn a_second_tick_appears_in_the_history_and_survives_a_restart() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn rule_and_time_are_refused_by_the_engine_after_the_shape() {
     let (_home, server) = fresh();
     let cron = |expr: &str, zone: &str| with(berlin(), "rule", json!({"cron": expr, "zone": zone}));
@@ -288,7 +283,6 @@ fn rule_and_time_are_refused_by_the_engine_after_the_shape() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_preview_answers_without_storing_anything() {
     let (_home, server) = fresh();
     let question = json!({"rule": {"cron": "30 1 * * *", "zone": "America/New_York", "fold": "both"},
@@ -301,7 +295,6 @@ fn a_preview_answers_without_storing_anything() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_directory_that_is_locked_or_has_other_shards_is_refused_with_the_reason() {
     let (home, server) = fresh();
     let data = home.path().join("data");
@@ -317,7 +310,6 @@ fn a_directory_that_is_locked_or_has_other_shards_is_refused_with_the_reason() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_rehearsal_says_so_in_every_answer_and_is_kept_apart() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
