@@ -52,10 +52,10 @@ impl Plan {
     pub(crate) fn live(from: UnixMs, seconds: u16) -> Self {
         let length_ms = i64::from(seconds) * 1_000;
         let planned = vec![
-            cron("berlin", "*/2 * * * * *", "Europe/Berlin", "cron */2s, Europe/Berlin", 2_000),
+            cron("berlin", "*/2 * * * * *", "Europe/Berlin", "cron */2s Europe/Berlin", 2_000),
             Planned {
                 flexible_window: Some(Duration::from_secs(1)),
-                ..cron("flexible", "*/3 * * * * *", "America/New_York", "cron */3s, spread over 1s", 3_000)
+                ..cron("flexible", "*/3 * * * * *", "America/New_York", "cron */3s spread by 1s", 3_000)
             },
             interval("interval", from.plus(337)),
             once("one-off".to_owned(), "one-off", "once, halfway", from.plus(length_ms / 2)),
@@ -116,7 +116,7 @@ fn interval(name: &'static str, anchor: UnixMs) -> Planned {
     Planned {
         name: name.to_owned(),
         row: name,
-        told: "every 1s on its own grid",
+        told: "every 1s, its own grid",
         rule: NewRule::Every { every: Duration::from_secs(1), anchor: Some(anchor) },
         flexible_window: None,
         beat: Beat::Grid { every_ms: 1_000, anchor },
