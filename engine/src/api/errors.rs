@@ -143,6 +143,7 @@ mod tests {
         assert_eq!(told(CallError::Refused(refusal)), (422, "invalid_cron", None, Some("rule.cron".to_owned())));
         assert_eq!(told(CallError::NotFound), (404, "not_found", None, None));
         assert_eq!(told(CallError::Overloaded), (503, "overloaded", Some(1), None));
+        assert_eq!(told(CallError::NoLocalQueue), (409, "no_local_queue", None, None));
         assert_eq!(told(CallError::DiskFull), (503, "disk_full", Some(30), None));
         assert_eq!(told(CallError::Poisoned("fsync: EIO".into())), (503, "poisoned", None, None));
         assert_eq!(told(CallError::Stopping), (503, "stopping", Some(5), None));

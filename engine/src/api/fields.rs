@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{Refusal, RefusalCode},
-    kernel::time::UnixMs,
+    kernel::{calendar::parse_duration_ms, time::UnixMs},
 };
 
 /// Longest piece of a client's text that is repeated in a message.
@@ -150,8 +150,8 @@ impl Fields {
             let wanted = format!("a duration such as \"30s\" (or {} in milliseconds)", self.at(name_ms));
             return Err(self.wrong(name, &wanted, &node));
         };
-        let ms = duration::parse_ms(&text)
-            .map_err(|problem| invalid(self.at(name), format!("{} {problem}", quoted(&text))))?;
+        let ms = parse_duration_ms(&text).map_err(|problem| invalid(self.at(name), problem.to_string()))?;
+        let ms = ms.unsigned_abs();
         if range.contains(&ms) {
             return Ok(Some(ms));
         }
@@ -209,7 +209,7 @@ mod tests {
         for (bad, field, part) in [
             (r#"{"base":"30s","base_ms":30000}"#, "retry.base_ms", "one of the two"),
             (r#"{"base":30}"#, "retry.base", "retry.base_ms in milliseconds"),
-            (r#"{"base":"soon"}"#, "retry.base", "such as 500ms"),
+            (r#"{"base":"soon"}"#, "retry.base", "write it as 500ms"),
             (r#"{"base":"61s"}"#, "retry.base", "give 500ms to 1m"),
             (r#"{"base_ms":"30s"}"#, "retry.base_ms", "whole number from 500 to 60000, not a string"),
             (r#"{"base_ms":30.5}"#, "retry.base_ms", "30.5 must be a whole number"),

@@ -114,6 +114,7 @@ fn queue(page: &mut Page, sum: &ShardMetrics) {
     page.counter("relay_landed_total", "Entries that the queue accepted.", relay.landed_total);
     page.counter("relay_returned_total", "Entries handed over that came back.", relay.returned_total);
     page.counter("relay_lost_total", "Times that a stream had lost what it had accepted.", relay.lost_total);
+    page.counter("relay_cpu_seconds_total", "Processor time spent on talking to the queue.", seconds(relay.cpu_total));
     page.counter("relay_connects_total", "Connections made to the queue.", relay.connects_total);
 }
 

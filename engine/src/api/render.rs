@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     engine::{Described, Forecast, Health, Page, Readiness},
-    kernel::calendar::Warning,
     kernel::{
+        calendar::{Gap, Warning},
         id::{OccurrenceId, ScheduleId},
         occurrence::{HistoryItem, Occurrence, State},
         schedule::{InstantRange, RangeDisposition, Receipt, Rule, Schedule, Spec},
@@ -189,9 +189,9 @@ impl<'a> RuleBody<'a> {
             (Rule::Cron(cron), _) => Self::Cron {
                 cron: &cron.expr,
                 zone: &cron.zone,
-                fold: word(words::FOLD, &cron.fold),
-                gap: word(words::GAP, &cron.gap),
-                day_match: word(words::DAY_MATCH, &cron.day_match),
+                fold: cron.fold.as_str(),
+                gap: cron.gap.as_str(),
+                day_match: cron.day_match.as_str(),
             },
             (Rule::Every { every_ms, anchor }, _) => {
                 Self::Every { every: show_ms(every_ms.unsigned_abs()), anchor: Instant(*anchor), basis: "slot" }
@@ -200,7 +200,7 @@ impl<'a> RuleBody<'a> {
                 at_local: &given.local,
                 zone: &given.zone,
                 fold: given.fold.map(|fold| word(words::LOCAL_FOLD, &fold)),
-                gap: given.gap.map(|gap| word(words::GAP, &gap)),
+                gap: given.gap.map(Gap::as_str),
             },
             (Rule::At(at), None) => Self::At { at: Instant(*at) },
         }

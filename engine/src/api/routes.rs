@@ -16,8 +16,7 @@ use super::{
 };
 use crate::{
     engine::{Engine, HistoryFilter},
-    kernel::id::ScheduleId,
-    kernel::shard::ListingFilter,
+    kernel::{id::ScheduleId, shard::ListingFilter},
 };
 
 type Answer = Result<HttpResponse, ApiError>;

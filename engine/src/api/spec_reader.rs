@@ -15,8 +15,11 @@ use super::{
 };
 use crate::{
     error::Refusal,
-    kernel::schedule::{NewRule, NewSchedule},
-    kernel::{id::check_name, time::UnixMs},
+    kernel::{
+        id::check_name,
+        schedule::{NewRule, NewSchedule},
+        time::UnixMs,
+    },
 };
 
 /// Longest payload.

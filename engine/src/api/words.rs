@@ -9,12 +9,16 @@ use crate::kernel::{
 /// A choice of words.
 pub(crate) type Words<T> = &'static [(&'static str, T)];
 
-pub(crate) const FOLD: Words<FoldChoice> =
-    &[("auto", FoldChoice::Auto), ("once", FoldChoice::Once), ("both", FoldChoice::Both)];
-pub(crate) const GAP: Words<Gap> = &[("skip", Gap::Skip), ("shift", Gap::Shift)];
-pub(crate) const DAY_MATCH: Words<DayMatch> = &[("or", DayMatch::Or), ("and", DayMatch::And)];
+pub(crate) const FOLD: Words<FoldChoice> = &[
+    (FoldChoice::Auto.as_str(), FoldChoice::Auto),
+    (FoldChoice::Once.as_str(), FoldChoice::Once),
+    (FoldChoice::Both.as_str(), FoldChoice::Both),
+];
+pub(crate) const GAP: Words<Gap> = &[(Gap::Skip.as_str(), Gap::Skip), (Gap::Shift.as_str(), Gap::Shift)];
+pub(crate) const DAY_MATCH: Words<DayMatch> =
+    &[(DayMatch::Or.as_str(), DayMatch::Or), (DayMatch::And.as_str(), DayMatch::And)];
 pub(crate) const LOCAL_FOLD: Words<LocalFold> = &[("first", LocalFold::First), ("second", LocalFold::Second)];
-pub(crate) const LOCAL_GAP: Words<Gap> = &[("shift", Gap::Shift)];
+pub(crate) const LOCAL_GAP: Words<Gap> = &[(Gap::Shift.as_str(), Gap::Shift)];
 pub(crate) const SCHEDULE_STATE: Words<ScheduleState> = &[
     (ScheduleState::Active.as_str(), ScheduleState::Active),
     (ScheduleState::Completed.as_str(), ScheduleState::Completed),

@@ -15,10 +15,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{
     redact::redacted,
     report::{failed, log_to_stderr, say},
-    start::{self, RedisStart, Rehearse, Start},
+    start::{self, Rehearse, Start},
     values,
 };
-use crate::{api::server::server, engine::Engine, error::OpenError, kernel::time::UnixMs};
+use crate::{api::server::server, builder::RedisOptions, engine::Engine, error::OpenError, kernel::time::UnixMs};
 
 /// Options of `serve`.
 #[derive(Args)]
@@ -147,7 +147,7 @@ impl ServeArgs {
         Start {
             data: self.data,
             shards: self.shards,
-            redis: self.redis.map(|url| RedisStart { url, prefix, adopt }),
+            redis: self.redis.map(|url| RedisOptions { url, prefix, adopt }),
             rehearse: self.rehearse_from.map(|from| Rehearse { from, speed: self.rehearse_speed }),
             tzdata: self.tzdata,
             lead: self.lead,

@@ -9,20 +9,11 @@ use crate::{builder::RedisOptions, engine::Engine, error::OpenError, kernel::tim
 pub(crate) struct Start {
     pub(crate) data: PathBuf,
     pub(crate) shards: Option<u16>,
-    pub(crate) redis: Option<RedisStart>,
+    pub(crate) redis: Option<RedisOptions>,
     pub(crate) rehearse: Option<Rehearse>,
     pub(crate) tzdata: Option<PathBuf>,
     pub(crate) lead: Option<Duration>,
     pub(crate) horizon: Option<Duration>,
-}
-
-/// The queue on Redis.
-#[derive(Clone)]
-pub(crate) struct RedisStart {
-    /// Holds the password: never shown as it is.
-    pub(crate) url: String,
-    pub(crate) prefix: String,
-    pub(crate) adopt: bool,
 }
 
 /// The clock of a rehearsal.
@@ -38,8 +29,8 @@ pub(crate) async fn open(start: Start) -> Result<Engine, OpenError> {
     if let Some(shards) = start.shards {
         builder = builder.shards(shards);
     }
-    if let Some(RedisStart { url, prefix, adopt }) = start.redis {
-        builder = builder.redis(RedisOptions { url, prefix, adopt });
+    if let Some(redis) = start.redis {
+        builder = builder.redis(redis);
     }
     if let Some(Rehearse { from, speed }) = start.rehearse {
         builder = builder.rehearse(from, speed);

@@ -2,11 +2,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use crate::{api::duration::parse_ms, kernel::time::UnixMs};
+use crate::kernel::{calendar::parse_duration_ms, time::UnixMs};
 
 /// `500ms`, `30s`, `5m`, `24h`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    parse_ms(text).map(Duration::from_millis).map_err(str::to_owned)
+    let ms = parse_duration_ms(text).map_err(|problem| problem.to_string())?;
+    Ok(Duration::from_millis(ms.unsigned_abs()))
 }
 
 /// An RFC 3339 instant.

@@ -9,7 +9,6 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_demo_ends_by_itself_with_nothing_absent() {
     let (code, said, errors) = run(&["--seconds", "6"]);
     assert_eq!(code, Some(0), "{said}{errors}");
@@ -18,7 +17,6 @@ fn a_demo_ends_by_itself_with_nothing_absent() {
 }
 
 #[test]
-#[ignore = "needs the engine behind the handle"]
 fn a_demo_whose_engine_is_killed_mid_burst_ends_with_nothing_absent() {
     let (code, said, errors) = run(&["--crash", "--seconds", "9"]);
     assert_eq!(code, Some(0), "{said}{errors}");

@@ -94,20 +94,22 @@ impl Row {
 
     fn lag(&self) -> String {
         match (self.lags_ms.get(self.lags_ms.len() / 2), self.lags_ms.last()) {
-            (Some(middle), Some(longest)) => format!("{middle} / {longest} ms"),
+            (Some(middle), Some(longest)) => format!("{middle}/{longest} ms"),
             _ => "-".to_owned(),
         }
     }
 }
 
+/// Not wider than 79 columns: a line that wraps could not be redrawn in place.
 fn table(elapsed_s: f64, rows: &[Row]) -> Vec<String> {
-    let mut table = vec![format!(
-        "{elapsed_s:>5.1} s {:<10} {:<26} {:>5} {:>10} {:>9} {:>10}  {}",
-        "schedule", "rule", "due", "SCHEDULED", "ENQUEUED", "SUCCEEDED", "lag p50 / max"
-    )];
+    let header = format!(
+        "{:<8} {:<23} {:>4} {:>9} {:>8} {:>9} {:>12}",
+        "schedule", "rule", "due", "SCHEDULED", "ENQUEUED", "SUCCEEDED", "lag p50/max"
+    );
+    let mut table = vec![format!("{elapsed_s:>5.1} s"), header];
     table.extend(rows.iter().map(|row| {
         let Row { name, told, due, waiting, queued, done, .. } = row;
-        format!("        {name:<10} {told:<26} {due:>5} {waiting:>10} {queued:>9} {done:>10}  {}", row.lag())
+        format!("{name:<8} {told:<23} {due:>4} {waiting:>9} {queued:>8} {done:>9} {:>12}", row.lag())
     }));
     table
 }
@@ -117,7 +119,7 @@ fn one_line(elapsed_s: f64, rows: &[Row]) -> String {
     let mut all = Row { lags_ms: rows.iter().flat_map(|row| row.lags_ms.clone()).collect(), ..Row::default() };
     all.lags_ms.sort_unstable();
     format!(
-        "{elapsed_s:>5.1} s  due {}  SCHEDULED {}  ENQUEUED {}  SUCCEEDED {}  lag p50 / max {}\n",
+        "{elapsed_s:>5.1} s  due {}  SCHEDULED {}  ENQUEUED {}  SUCCEEDED {}  lag p50/max {}\n",
         sum(|row| row.due),
         sum(|row| row.waiting),
         sum(|row| row.queued),
@@ -141,7 +143,9 @@ mod tests {
         let due: Vec<(&str, usize)> = rows.iter().map(|row| (row.name, row.due)).collect();
         assert_eq!(due, [("a", 3), ("b", 1)]);
         assert!(one_line(1.5, &rows).starts_with("  1.5 s  due 4  SCHEDULED 0"));
-        assert_eq!(table(1.5, &rows).len(), 3);
+        let table = table(1.5, &rows);
+        assert_eq!(table.len(), 4);
+        assert!(table.iter().all(|line| line.chars().count() <= 79), "{table:?}");
     }
 
     #[test]

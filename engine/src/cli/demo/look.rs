@@ -8,8 +8,7 @@ use super::plan::{Plan, Planned, TENANT};
 use crate::{
     engine::{Engine, HistoryFilter},
     error::CallError,
-    kernel::shard::ListingFilter,
-    kernel::{id::ScheduleId, occurrence::HistoryItem, schedule::Schedule, time::UnixMs},
+    kernel::{id::ScheduleId, occurrence::HistoryItem, schedule::Schedule, shard::ListingFilter, time::UnixMs},
 };
 
 /// How many items a page has.

@@ -4,12 +4,10 @@
 
 use std::time::Duration;
 
-use crate::{
-    kernel::schedule::{NewRule, NewSchedule},
-    kernel::{
-        calendar::{CronSpec, DayMatch, FoldChoice, Gap},
-        time::UnixMs,
-    },
+use crate::kernel::{
+    calendar::CronSpec,
+    schedule::{NewRule, NewSchedule},
+    time::UnixMs,
 };
 
 /// The tenant and the queue of all of it.
@@ -54,10 +52,10 @@ impl Plan {
     pub(crate) fn live(from: UnixMs, seconds: u16) -> Self {
         let length_ms = i64::from(seconds) * 1_000;
         let planned = vec![
-            cron("berlin", "*/2 * * * * *", "Europe/Berlin", "cron */2s, Europe/Berlin", 2_000),
+            cron("berlin", "*/2 * * * * *", "Europe/Berlin", "cron */2s Europe/Berlin", 2_000),
             Planned {
                 flexible_window: Some(Duration::from_secs(1)),
-                ..cron("flexible", "*/3 * * * * *", "America/New_York", "cron */3s, spread over 1s", 3_000)
+                ..cron("flexible", "*/3 * * * * *", "America/New_York", "cron */3s spread by 1s", 3_000)
             },
             interval("interval", from.plus(337)),
             once("one-off".to_owned(), "one-off", "once, halfway", from.plus(length_ms / 2)),
@@ -83,15 +81,10 @@ impl Planned {
     /// The call that makes it.
     pub(crate) fn new_schedule(&self, end_at: UnixMs) -> NewSchedule {
         NewSchedule {
-            tenant: TENANT.to_owned(),
-            queue: QUEUE.to_owned(),
             name: Some(self.name.clone()),
-            rule: self.rule.clone(),
-            start_at: None,
             end_at: Some(end_at),
-            payload: self.name.clone().into_bytes(),
             flexible_window: self.flexible_window,
-            max_lateness: Duration::from_secs(60),
+            ..NewSchedule::new(self.rule.clone()).tenant(TENANT).queue(QUEUE).payload(self.name.clone())
         }
     }
 
@@ -109,18 +102,11 @@ impl Planned {
 
 /// A cron rule whose instants are the multiples of `every_ms`: zones are whole minutes apart.
 fn cron(name: &'static str, expr: &str, zone: &str, told: &'static str, every_ms: i64) -> Planned {
-    let spec = CronSpec {
-        expr: expr.to_owned(),
-        zone: zone.to_owned(),
-        fold: FoldChoice::Auto,
-        gap: Gap::Skip,
-        day_match: DayMatch::Or,
-    };
     Planned {
         name: name.to_owned(),
         row: name,
         told,
-        rule: NewRule::Cron(spec),
+        rule: NewRule::Cron(CronSpec::new(expr, zone)),
         flexible_window: None,
         beat: Beat::Grid { every_ms, anchor: UnixMs(0) },
     }
@@ -130,7 +116,7 @@ fn interval(name: &'static str, anchor: UnixMs) -> Planned {
     Planned {
         name: name.to_owned(),
         row: name,
-        told: "every 1s on its own grid",
+        told: "every 1s, its own grid",
         rule: NewRule::Every { every: Duration::from_secs(1), anchor: Some(anchor) },
         flexible_window: None,
         beat: Beat::Grid { every_ms: 1_000, anchor },
