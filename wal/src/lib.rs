@@ -68,6 +68,7 @@ mod error;
 mod options;
 
 pub mod fs;
+pub mod sim;
 
 #[cfg(test)]
 mod tests;

@@ -28,8 +28,8 @@ pub struct EngineTime {
     now: UnixMs,
     believed: Reading,
     suspect_since_ms: Option<i64>,
-    steps: u64,
-    last_step_ms: i64,
+    steps_forward: u64,
+    steps_backward: u64,
 }
 
 impl EngineTime {
@@ -37,8 +37,13 @@ impl EngineTime {
     /// since then is judged like one that a running process sees; without it the wall clock is believed at once.
     #[must_use]
     pub fn new(logged: UnixMs, before: Option<Reading>, first: Reading) -> Self {
-        let mut time =
-            Self { now: logged, believed: before.unwrap_or(first), suspect_since_ms: None, steps: 0, last_step_ms: 0 };
+        let mut time = Self {
+            now: logged,
+            believed: before.unwrap_or(first),
+            suspect_since_ms: None,
+            steps_forward: 0,
+            steps_backward: 0,
+        };
         time.observe(first);
         time
     }
@@ -48,8 +53,11 @@ impl EngineTime {
         let elapsed_ms = reading.boottime_ms - self.believed.boottime_ms;
         let step_ms = reading.wall.since(self.believed.wall) - elapsed_ms;
         if step_ms.abs() > STEP_MS && self.suspect_since_ms.is_none() {
-            self.steps += 1;
-            self.last_step_ms = step_ms;
+            if step_ms > 0 {
+                self.steps_forward += 1;
+            } else {
+                self.steps_backward += 1;
+            }
         }
         if step_ms > SUSPECT_STEP_MS {
             let since_ms = *self.suspect_since_ms.get_or_insert(reading.boottime_ms);
@@ -81,10 +89,10 @@ impl EngineTime {
         self.now.since(reading.wall).max(0)
     }
 
-    /// How many clock steps were seen, and the last one in milliseconds.
+    /// How many clock steps were seen: forward, backward.
     #[must_use]
-    pub const fn steps(&self) -> (u64, i64) {
-        (self.steps, self.last_step_ms)
+    pub const fn steps(&self) -> (u64, u64) {
+        (self.steps_forward, self.steps_backward)
     }
 }
 
@@ -104,7 +112,7 @@ mod tests {
         assert_eq!(time.observe(at(400_000, 10)), UnixMs(1_000_000));
         assert_eq!(time.behind_ms(at(400_000, 10)), 600_000);
         assert_eq!(time.observe(at(1_000_500, 600_510)), UnixMs(1_000_500));
-        assert_eq!(time.steps(), (1, -600_010));
+        assert_eq!(time.steps(), (0, 1));
     }
 
     #[test]

@@ -67,9 +67,9 @@ mod tests {
         assert_eq!(gate.pass(Lsn(1), 'a'), None);
         assert_eq!(gate.pass(Lsn(2), 'c'), None);
         assert_eq!(gate.pass(Lsn(3), 'd'), None);
-        assert_eq!(gate.release(Lsn(0)), []);
+        assert!(gate.release(Lsn(0)).is_empty());
         assert_eq!(gate.release(Lsn(2)), ['a', 'b', 'c']);
-        assert_eq!(gate.release(Lsn(1)), [], "going back changes nothing");
+        assert!(gate.release(Lsn(1)).is_empty(), "going back changes nothing");
         assert_eq!(gate.pass(Lsn(2), 'e'), Some('e'));
         assert_eq!(gate.drain(), ['d']);
     }

@@ -223,7 +223,7 @@ mod tests {
         let mut queue = queue();
         release(&mut queue, Lane::CatchUp, 0..30);
         assert_eq!(take(&mut queue, 100), (0..30).collect::<Vec<_>>());
-        assert_eq!(take(&mut queue, 1), []);
+        assert!(take(&mut queue, 1).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! what became of each: landed, or returned. A queue never decides: what it could not prove to hold it gives back,
 //! and the shard judges anew whether it is late.
 
+use super::metrics::RelayMetrics;
 use crate::kernel::{
     id::OccurrenceId,
     occurrence::{Entry, EntryId, Lane, OccurrenceNo, Stream},
@@ -106,6 +107,11 @@ pub trait Queue: Send {
 
     /// What happened since the last call, oldest first.
     fn poll(&mut self, events: &mut Vec<QueueEvent>);
+
+    /// Figures since the queue was made.
+    fn metrics(&self) -> RelayMetrics {
+        RelayMetrics::default()
+    }
 
     /// Sends what was handed over and waits for its answers, at most `limit`; events are still polled afterwards.
     fn close(&mut self, limit: std::time::Duration);

@@ -1,7 +1,9 @@
 //! Integration tests, linked once.
 
 mod calendar;
+mod demo;
 mod embedded;
+mod http;
 mod ids;
 mod player;
 mod queue_conformance;
@@ -12,5 +14,8 @@ mod redis_faults;
 mod redis_server;
 #[cfg(feature = "redis")]
 mod redis_view;
+mod server;
+#[cfg(feature = "redis")]
+mod streams;
 #[cfg(feature = "redis")]
 mod tcp_proxy;

@@ -59,6 +59,8 @@ pub(crate) struct Player<Q> {
     pub(crate) found: usize,
     /// Whether `recorded` is told of everything that landed.
     pub(crate) records: bool,
+    /// Whether what came back is released again by itself.
+    pub(crate) releases: bool,
 }
 
 /// The clock and the waker for a queue, and the other end of the waker.
@@ -89,12 +91,8 @@ impl<Q: Queue> Player<Q> {
             lost: Vec::new(),
             found: 0,
             records: true,
+            releases: true,
         }
-    }
-
-    pub(crate) fn with_payload(mut self, bytes: usize) -> Self {
-        self.payload = vec![b'x'; bytes];
-        self
     }
 
     pub(crate) fn declare(&mut self, stream: Stream, remembered: Remembered) {
@@ -225,6 +223,9 @@ impl<Q: Queue> Player<Q> {
     }
 
     pub(crate) fn release_held(&mut self) {
+        if !self.releases {
+            return;
+        }
         let away: Vec<_> = self.away.iter().filter_map(|(stream, _)| *stream).collect();
         let held: Vec<_> =
             self.held.iter().copied().filter(|number| !away.contains(&self.stream_of(*number))).collect();

@@ -69,13 +69,15 @@ impl TcpProxy {
         self.rules.cuts.load(SeqCst)
     }
 
-    /// Lets everything that was kept arrive at last; tells how many bytes that were.
+    /// Lets everything that was kept arrive at last, and returns when the server has done with it; tells how many bytes
+    /// that were.
     pub(crate) fn deliver_kept(&self) -> usize {
         let mut delivered = 0;
         for (mut server, bytes) in self.rules.kept.lock().unwrap().drain(..) {
             // The server may have closed it: that is one of the two things that keep late entries out.
             let _ = server.write_all(&bytes);
             let _ = server.shutdown(Shutdown::Write);
+            let _ = server.read_to_end(&mut Vec::new());
             delivered += bytes.len();
         }
         delivered
@@ -119,7 +121,6 @@ fn answers(rules: &Rules, mut server: TcpStream, mut client: TcpStream) {
         }
     }
     let _ = client.shutdown(Shutdown::Both);
-    let _ = server.shutdown(Shutdown::Read);
 }
 
 fn requests(rules: &Rules, mut client: TcpStream, mut server: TcpStream) {

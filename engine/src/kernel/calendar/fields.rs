@@ -302,12 +302,12 @@ mod tests {
     fn counting_by_fields_equals_counting_one_by_one() {
         for expr in ["*/7 1-3 1,15 * MON", "5 4 * 2,3 *", "0 0 L * *", "*/5 */9 3 15W * FRI#2", "1 1 LW 2 5L"] {
             let fields = fields(expr);
-            let start = 1_708_900_000; // 25 February 2024, a leap year
+            let start = 1_709_140_000; // 28 February 2024, a leap year
             let mut counted = 0;
-            for second in start..start + 5 * DAY_S {
+            for second in start..start + 2 * DAY_S {
                 counted += u64::from(fields.matches(second));
             }
-            assert_eq!(fields.count_between(start, start + 5 * DAY_S), counted, "{expr}");
+            assert_eq!(fields.count_between(start, start + 2 * DAY_S), counted, "{expr}");
         }
     }
 

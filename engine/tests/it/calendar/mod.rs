@@ -1,6 +1,12 @@
 //! Cron in a zone: against corpora, reported bugs, a second implementation and its own laws.
 
+mod batch;
 mod corpora;
+mod laws;
+mod local_times;
+mod reports;
+mod second_opinion;
+mod warnings;
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,0 +1,83 @@
+//! Bodies of fuzz targets, as plain functions that tests run too. Each panics when a promise is broken.
+
+use std::sync::LazyLock;
+
+use crate::{
+    kernel::{
+        calendar::{
+            CronRule, CronSpec, DayMatch, FoldChoice, Gap, ZoneSet,
+            preview::{Previewed, Window, preview as look_ahead},
+        },
+        time::UnixMs,
+    },
+    shell::tzdata,
+};
+
+static ZONES: LazyLock<ZoneSet> = LazyLock::new(tzdata::bundled);
+const PLACES: [&str; 6] =
+    ["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Antarctica/Troll", "Africa/Casablanca"];
+
+/// Bytes as an expression: refused in one lower-case line, or a rule.
+pub fn cron_tokenizer(bytes: &[u8]) {
+    let expr = String::from_utf8_lossy(bytes);
+    match CronRule::new(&CronSpec::new(expr.clone(), "UTC"), &ZONES) {
+        Ok(_) => assert!(expr.len() <= 256 && expr.is_ascii()),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.len() < 512 && !message.contains(['\n', '\r', '\0']), "{message:?}");
+        }
+    }
+}
+
+/// 10 bytes of choices and an instant, then an expression: growth, counting and the latest instant agree.
+pub fn preview(bytes: &[u8]) {
+    let Some((head, expr)) = bytes.split_first_chunk::<10>() else { return };
+    let instant: [u8; 8] = head[2..].try_into().expect("8 of 10 bytes");
+    let from = UnixMs(i64::from_le_bytes(instant) >> (head[1] >> 3 & 31));
+    let spec = CronSpec {
+        fold: [FoldChoice::Auto, FoldChoice::Once, FoldChoice::Both][usize::from(head[1]) % 3],
+        gap: if head[1] & 1 == 0 { Gap::Skip } else { Gap::Shift },
+        day_match: if head[1] & 2 == 0 { DayMatch::Or } else { DayMatch::And },
+        ..CronSpec::new(String::from_utf8_lossy(expr), PLACES[usize::from(head[0]) % PLACES.len()])
+    };
+    let Ok(rule) = CronRule::new(&spec, &ZONES) else { return };
+    let shown = look_ahead(Previewed::Cron(&rule), &Window { from, start_at: None, end_at: None, count: 8 });
+    let mut before = from;
+    for fire in &shown.next {
+        assert!(fire.at > before && rule.next(before) == Some(fire.at));
+        assert_eq!(rule.count(before, fire.at), 1);
+        before = fire.at;
+    }
+    let Some(last) = shown.next.last() else { return };
+    assert_eq!(rule.count(from, last.at), shown.next.len() as u64);
+    assert_eq!(rule.latest(from, last.at), Some(last.at));
+}
+
+#[cfg(test)]
+mod tests {
+    /// The smoke size of the fuzz targets: seeded bytes that lean towards what expressions are made of.
+    #[test]
+    fn targets_hold_for_seeded_bytes() {
+        const LETTERS: &[u8] = b"0123456789*/,-#LW? \tJANMONSUNFRI@";
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..10).map(|_| draw() as u8).collect();
+            let fields = 5 + draw() % 2;
+            for field in 0..fields {
+                let wild = draw() % 3 == 0;
+                let length = if wild { 1 } else { 1 + draw() % 4 };
+                let item = (0..length).map(|_| LETTERS[draw() as usize % LETTERS.len()]);
+                bytes.extend(if wild { vec![b'*'] } else { item.collect() });
+                bytes.extend((field + 1 < fields).then_some(b' '));
+            }
+            super::cron_tokenizer(&bytes[10..]);
+            super::preview(&bytes);
+        }
+    }
+}

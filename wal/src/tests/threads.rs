@@ -1,0 +1,1 @@
+//! An open log with its threads on a disk that fills up or fails.

@@ -1,0 +1,202 @@
+//! A log without threads on a simulated disk, and what must hold of it after a crash.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::appender::{Appender, Stamp};
+use crate::batch::Batch;
+use crate::fs::Fs;
+use crate::name::Layout;
+use crate::records::Records;
+use crate::recover::{Recovered, make_directories, recover};
+use crate::sim::{Rng, SimFs};
+use crate::spare::{Spare, SpareSource, make_spare};
+use crate::write_error::WriteError;
+use crate::{Lsn, OpenError, Options, SyncPolicy};
+
+pub(super) const ROOT: &str = "/log";
+pub(super) const STAMP: Stamp = Stamp { wall_ms: 1_793_511_000_000, generation: 3 };
+
+/// The body of record `number`: its length and bytes follow from the number alone.
+pub(super) fn body(number: u64) -> Vec<u8> {
+    let mut rng = Rng::new(number);
+    let mut body = vec![0; [3, 40, 700, 0, 2_500, 128][(number % 6) as usize]];
+    rng.fill(&mut body);
+    body
+}
+
+pub(super) fn kind(number: u64) -> u8 {
+    (number % 251) as u8
+}
+
+/// Records `numbers`, as one append.
+pub(super) fn records(numbers: std::ops::Range<u64>) -> Records {
+    let mut records = Records::new();
+    for number in numbers {
+        records.push(kind(number), &body(number));
+    }
+    records
+}
+
+pub(super) fn options() -> Options {
+    Options { segment_bytes: 16 << 10, reserve_bytes: 0, shard: 2, ..Options::default() }
+}
+
+pub(super) fn layout() -> Layout {
+    Layout::new(Path::new(ROOT))
+}
+
+pub(super) fn segment_path(first_lsn: u64) -> PathBuf {
+    layout().segment(Lsn(first_lsn))
+}
+
+/// Makes each spare when it is asked for.
+struct InlineSpares {
+    fs: SimFs,
+    number: u64,
+    kept: Option<Spare>,
+}
+
+impl SpareSource for InlineSpares {
+    fn take(&mut self) -> Result<Spare, WriteError> {
+        if let Some(spare) = self.kept.take() {
+            return Ok(spare);
+        }
+        self.number += 1;
+        make_spare(&self.fs, layout().spare(self.number), options().segment_bytes, SyncPolicy::Always, &|| true)
+    }
+
+    fn put_back(&mut self, spare: Spare) {
+        self.kept = Some(spare);
+    }
+}
+
+/// An open log.
+pub(super) struct World {
+    pub(super) fs: SimFs,
+    pub(super) appender: Appender,
+    spares: InlineSpares,
+    /// What recovery showed, by count.
+    pub(super) recovered: Recovered,
+    /// The last record handed to the appender.
+    pub(super) submitted: u64,
+    unwritten: Option<Batch>,
+}
+
+impl World {
+    /// Opens the log and checks that it shows records 1, 2, 3, ... bit for bit (I1, I2).
+    pub(super) fn open(fs: &SimFs) -> Result<Self, OpenError> {
+        let mut next = 1;
+        let visit = &mut |entry: crate::Entry<'_>| {
+            assert_eq!((entry.lsn, entry.kind), (Lsn(next), kind(next)));
+            assert!(entry.body == body(next), "record {next} differs");
+            next += 1;
+            Ok(())
+        };
+        let shared: Arc<dyn Fs> = Arc::new(fs.clone());
+        make_directories(fs, &layout())?;
+        let (appender, recovered) = recover(&shared, &layout(), &options(), STAMP.wall_ms, visit)?;
+        assert_eq!(recovered.last, Lsn(next - 1));
+        assert_eq!(appender.durable(), recovered.last);
+        let spares = InlineSpares { fs: fs.clone(), number: 0, kept: None };
+        Ok(Self { fs: fs.clone(), appender, spares, submitted: recovered.last.0, recovered, unwritten: None })
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.appender.durable().0
+    }
+
+    /// Appends the next `count` records as one batch.
+    pub(super) fn commit(&mut self, count: u64) -> Result<(), WriteError> {
+        let records = records(self.submitted + 1..self.submitted + 1 + count);
+        let mut batch = Batch::new();
+        batch.push(records.bytes(), count as u32);
+        self.submitted += count;
+        self.unwritten = Some(batch);
+        self.retry()
+    }
+
+    /// Tries the batch that found no space again.
+    pub(super) fn retry(&mut self) -> Result<(), WriteError> {
+        let Some(mut batch) = self.unwritten.take() else { return Ok(()) };
+        let committed = self.appender.commit(&mut batch, STAMP, &mut self.spares);
+        if committed.is_err() {
+            self.unwritten = Some(batch);
+        }
+        committed
+    }
+
+    /// One step of the workload, chosen by `rng`.
+    pub(super) fn step(&mut self, rng: &mut Rng) -> Result<(), WriteError> {
+        self.retry()?;
+        match rng.below(8) {
+            0 | 1 => self.appender.mark(STAMP),
+            2 | 3 => self.commit(1),
+            4 | 5 => self.commit(1 + rng.below(3)),
+            _ => self.commit(1 + rng.below(6)),
+        }
+    }
+}
+
+/// Opens, takes `steps` steps, closes in the middle once, and says how far it came before something failed.
+pub(super) struct Outcome {
+    pub(super) durable: u64,
+    pub(super) submitted: u64,
+    pub(super) error: Option<WriteError>,
+}
+
+pub(super) fn run(fs: &SimFs, seed: u64, steps: u64) -> Outcome {
+    let mut rng = Rng::new(seed);
+    let mut outcome = Outcome { durable: 0, submitted: 0, error: None };
+    for part in 0..2 {
+        let mut world = match World::open(fs) {
+            Ok(world) => world,
+            Err(error) => {
+                outcome.error = Some(as_write_error(error));
+                return outcome;
+            }
+        };
+        for _ in 0..steps {
+            let stepped = world.step(&mut rng);
+            (outcome.durable, outcome.submitted) = (world.durable(), world.submitted);
+            if let Err(error) = stepped {
+                outcome.error = Some(error);
+                return outcome;
+            }
+        }
+        if part == 0
+            && let Err(error) = world.appender.finish(STAMP)
+        {
+            outcome.error = Some(error);
+            return outcome;
+        }
+    }
+    outcome
+}
+
+fn as_write_error(error: OpenError) -> WriteError {
+    match error {
+        OpenError::Io { what, path, source } => WriteError::Broken { what, path, source },
+        OpenError::NoSpace { .. } => WriteError::NoSpace,
+        other => panic!("{other}"),
+    }
+}
+
+/// Opens what a crash left, and checks I1 to I4 and I6.
+pub(super) fn check(image: &SimFs, durable: u64, submitted: u64, what: &dyn Fn() -> String) -> World {
+    let before = image.restart();
+    let world = World::open(image).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    let last = world.recovered.last.0;
+    assert!(last == durable || last == submitted, "{}: {last} shown, {durable} durable, {submitted} sent", what());
+    if let Some(torn) = &world.recovered.torn {
+        let segment = before.read(&torn.path).unwrap();
+        let cut = image.read(&torn.quarantined).unwrap();
+        let (from, until) = (torn.offset as usize, (torn.offset + torn.bytes) as usize);
+        assert!(cut == segment[from..until] && segment[until..].iter().all(|&byte| byte == 0), "{}", what());
+    }
+    let again = image.restart();
+    let second = World::open(&again).unwrap_or_else(|error| panic!("{} again: {error}", what()));
+    assert_eq!(second.recovered.last.0, last, "{}", what());
+    assert!(again.files() == image.files(), "{}: recovering twice differs from once", what());
+    world
+}
