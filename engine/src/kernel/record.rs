@@ -32,6 +32,8 @@ pub enum Record {
     Enqueued(Enqueued),
     /// A worker completed an occurrence.
     Completed(Completed),
+    /// The queue lost what it had accepted: it is sent again, also when a crash comes in between.
+    Lost(Lost),
 }
 
 /// The shard was opened.
@@ -201,6 +203,17 @@ pub struct Completed {
     pub occurrence: u64,
 }
 
+/// A stream lost its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Lost {
+    /// The stream, as in [`Enqueued::stream`].
+    pub stream: u32,
+    /// Generation and counter of the last entry that is still there, if any is.
+    pub survived: Option<(u64, u64)>,
+    /// What was enqueued before this is not sent again, as a difference to the log's time.
+    pub since: i64,
+}
+
 macro_rules! kinds {
     ($($kind:literal => $variant:ident($body:ty)),+ $(,)?) => {
         impl Record {
@@ -240,6 +253,7 @@ kinds! {
     8 => Misfired(Misfired),
     9 => Enqueued(Enqueued),
     10 => Completed(Completed),
+    11 => Lost(Lost),
 }
 
 /// A log record that this engine cannot act on.

@@ -7,12 +7,13 @@ use super::{
     occurrences::{Holder, OccurrenceRow},
     plan::Plan,
     schedules::{ScheduleRow, Text},
+    stream_of,
 };
 use crate::kernel::{
     gate::Lsn,
     id::{Kind, OccurrenceId, ScheduleId},
     occurrence::{EntryId, Lane, OccurrenceNo, State},
-    record::{Canceled, Enqueued, Materialized, Misfired, Record, RuleBody, ScheduleCreated, numbers_of},
+    record::{Canceled, Enqueued, Lost, Materialized, Misfired, Record, RuleBody, ScheduleCreated, numbers_of},
     schedule::{InstantRange, RangeDisposition, ScheduleState},
     time::UnixMs,
 };
@@ -85,6 +86,7 @@ impl Shard {
             Record::Misfired(misfired) => self.apply_misfired(misfired)?,
             Record::Enqueued(enqueued) => self.apply_enqueued(enqueued)?,
             Record::Completed(completed) => self.apply_completed(OccurrenceNo(completed.occurrence))?,
+            Record::Lost(lost) => self.apply_lost(lost)?,
         }
         Ok(())
     }
@@ -123,6 +125,7 @@ impl Shard {
             next: None,
             waiting: 0,
             newest: None,
+            is_parked: false,
             counted: ScheduleState::Active,
             changed: Lsn(self.lsn.0 + 1),
             text: Box::new(Text {
@@ -257,6 +260,8 @@ impl Shard {
             && row.state == State::Enqueued
         {
             row.state = State::Succeeded;
+            // If it was to be sent again, it need not be.
+            row.holder = Holder::Nobody;
             let schedule = row.schedule;
             self.touch(schedule)?;
             if !self.config.final_when_enqueued {
@@ -264,6 +269,30 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    /// What is to be sent again has no place in the queue any more.
+    fn apply_lost(&mut self, lost: &Lost) -> Result<(), Inconsistent> {
+        self.check((lost.stream as usize) < self.streams.len(), || format!("no stream {}", lost.stream))?;
+        for number in self.lost_rows(lost) {
+            self.occurrences.row_mut(number).expect("it was just found").entry = None;
+        }
+        self.streams[lost.stream as usize].last = lost.survived.map(entry_id);
+        Ok(())
+    }
+
+    /// Which occurrences a loss took, as far back as it says.
+    pub(super) fn lost_rows(&self, lost: &Lost) -> Vec<OccurrenceNo> {
+        let (stream, since) = (stream_of(lost.stream), self.instant(lost.since));
+        let survived = lost.survived.map(entry_id);
+        let taken = self.occurrences.iter().filter(|(_, row)| {
+            row.state == State::Enqueued
+                && row.lane == stream.lane
+                && row.enqueued_at.is_some_and(|at| at >= since)
+                && row.entry.is_none_or(|entry| Some(entry) > survived)
+                && self.schedule(row.schedule).queue == stream.queue.0
+        });
+        taken.map(|(number, _)| number).collect()
     }
 
     /// A new occurrence of `schedule`; the cursor moves with it.
@@ -386,4 +415,8 @@ impl Shard {
             schedule.newest = row.older;
         }
     }
+}
+
+const fn entry_id((generation, counter): (u64, u64)) -> EntryId {
+    EntryId { generation, counter }
 }

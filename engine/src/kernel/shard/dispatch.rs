@@ -6,7 +6,7 @@ use super::{QueueState, Shard, StreamAway, Turn, Urgency, occurrences::Holder, s
 use crate::kernel::{
     id::OccurrenceId,
     occurrence::{EntryId, Lane, OccurrenceNo, State, Stream},
-    record::{Enqueued, Record, runs_of},
+    record::{Enqueued, Lost, Record, runs_of},
     time::UnixMs,
 };
 
@@ -114,18 +114,15 @@ impl Shard {
     }
 
     /// The stream lost what it had accepted behind `survived`: it is sent again, as far back as the window reaches.
-    pub fn lost(&mut self, stream: Stream, survived: Option<EntryId>, now: UnixMs) {
-        let oldest = now.minus(self.config.resend_window_ms);
-        for (number, row) in self.occurrences.iter() {
-            let recent = row.enqueued_at.is_some_and(|at| at >= oldest);
-            let behind = survived.is_none_or(|last| row.entry.is_some_and(|entry| entry > last));
-            if row.state == State::Enqueued && recent && behind && row.lane == stream.lane {
-                let queue = self.schedules.row(row.schedule).map(|schedule| schedule.queue);
-                if queue == Some(stream.queue.0) {
-                    self.resend.insert(number);
-                }
-            }
-        }
+    pub fn lost(&mut self, stream: Stream, survived: Option<EntryId>, now: UnixMs, turn: &mut Turn) {
+        let lost = Lost {
+            stream: stream_number(stream),
+            survived: survived.map(|entry| (entry.generation, entry.counter)),
+            since: now.minus(self.config.resend_window_ms).since(now.max(self.log_time)),
+        };
+        self.record(Record::Lost(lost), now, turn);
+        turn.urge(Urgency::Prompt);
+        self.resend.extend(self.lost_rows(&lost));
         self.read_back = None;
     }
 

@@ -29,6 +29,13 @@ impl Shard {
         self.release(now, turn);
     }
 
+    fn park(&mut self, schedule: u32) {
+        let row = self.schedules.row_mut(schedule).expect("a schedule that is due has a row");
+        if !std::mem::replace(&mut row.is_parked, true) {
+            self.parked.push_back(schedule);
+        }
+    }
+
     /// Arms parked schedules again, some a turn, once there is reason to.
     fn unpark(&mut self, turn: &mut Turn) {
         let room = self.config.live_limit - (self.config.live_limit / 16).max(1).min(self.config.live_limit);
@@ -40,6 +47,7 @@ impl Shard {
         self.unparking -= count;
         let awake: Vec<u32> = self.parked.drain(..count).collect();
         for schedule in awake {
+            self.schedules.row_mut(schedule).expect("a parked schedule has a row").is_parked = false;
             self.rearm(schedule);
         }
         turn.more |= self.unparking > 0;
@@ -54,7 +62,7 @@ impl Shard {
             let Some(next) = row.next else { continue };
             let available_at = Self::available_at(row, next);
             if !self.may_decide(schedule, available_at, now) {
-                self.parked.push(schedule);
+                self.park(schedule);
             } else if available_at > now {
                 by_instant.entry(next).or_default().push(schedule);
             } else if budget == 0 {

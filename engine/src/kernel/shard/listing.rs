@@ -148,7 +148,7 @@ impl Shard {
     }
 }
 
-fn rule_of(body: RuleBody) -> (Rule, Option<AtLocal>) {
+pub(super) fn rule_of(body: RuleBody) -> (Rule, Option<AtLocal>) {
     match body {
         RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } => {
             let fold = if fold_both { FoldChoice::Both } else { FoldChoice::Once };

@@ -16,6 +16,7 @@ mod due;
 mod history;
 mod listing;
 mod misfire;
+pub mod model;
 mod occurrences;
 mod open;
 mod plan;
@@ -151,7 +152,7 @@ pub struct Shard {
     /// Judged already, or never judged: admitted late, or sent again.
     line: VecDeque<(Lsn, OccurrenceNo)>,
     /// Schedules whose instant came while nothing may be materialised for them.
-    parked: Vec<u32>,
+    parked: VecDeque<u32>,
     /// How many of `parked`, from the front, may be tried again.
     unparking: usize,
     /// The limit of live occurrences was reached, and there is no room again yet.
@@ -190,7 +191,7 @@ impl Shard {
             outbox: BTreeMap::new(),
             outbox_len: 0,
             line: VecDeque::new(),
-            parked: Vec::new(),
+            parked: VecDeque::new(),
             unparking: 0,
             at_live_limit: false,
             queue: QueueState::Away { since: UnixMs::MIN, reason: "the queue is not connected yet".into() },
@@ -334,3 +335,6 @@ const fn stream_number(stream: Stream) -> u32 {
 const fn stream_of(number: u32) -> Stream {
     Stream { queue: QueueNo(number / 3), lane: Lane::ALL[(number % 3) as usize] }
 }
+
+#[cfg(test)]
+mod tests;

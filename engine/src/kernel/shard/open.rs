@@ -81,8 +81,8 @@ impl Shard {
         for (number, row) in self.occurrences.iter() {
             match row.state {
                 State::Scheduled => waiting.push(number),
-                State::Enqueued if !self.config.final_when_enqueued => {
-                    // The embedded queue lives in memory: what it held is handed to it again.
+                // The embedded queue lives in memory: what it held is handed to it again. So is what the queue had lost.
+                State::Enqueued if !self.config.final_when_enqueued || row.entry.is_none() => {
                     self.resend.insert(number);
                 }
                 State::Enqueued | State::Succeeded | State::Missed | State::Canceled => {}

@@ -34,6 +34,8 @@ pub(super) struct ScheduleRow {
     /// How many of its occurrences are SCHEDULED.
     pub(super) waiting: u32,
     pub(super) newest: Option<OccurrenceNo>,
+    /// Whether it waits for the time at which it may be decided.
+    pub(super) is_parked: bool,
     /// The state as which it is counted.
     pub(super) counted: ScheduleState,
     /// The last record that changed what a reader sees of it.

@@ -1,0 +1,350 @@
+//! A shard, its log, its clocks and its queue, moved one event at a time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    check,
+    queue::{ModelQueue, Said},
+    script::Script,
+};
+use crate::kernel::{
+    calendar::{CronSpec, DayMatch, FoldChoice, Gap, ZoneSet},
+    engine_time::{EngineTime, Reading},
+    gate::Lsn,
+    id::{OccurrenceId, ScheduleId},
+    occurrence::{OccurrenceNo, State, Stream},
+    record::{Opened, Record},
+    schedule::{Rule, Spec},
+    shard::{Config, Shard, StreamMemory, Turn},
+    time::UnixMs,
+};
+
+/// Evenings before a fold in Berlin, before a gap in New York, and an ordinary one.
+const STARTS: [UnixMs; 3] = [UnixMs(1_792_879_200_000), UnixMs(1_772_928_000_000), UnixMs(1_780_000_000_000)];
+const CRONS: [(&str, &str); 6] = [
+    ("* * * * *", "UTC"),
+    ("*/20 * * * * *", "UTC"),
+    ("0 */15 * * * *", "Europe/Berlin"),
+    ("30 1,2 * * *", "Europe/Berlin"),
+    ("30 2 * * *", "America/New_York"),
+    ("0 9 29 2 *", "Asia/Shanghai"),
+];
+const MINUTE_MS: u64 = 60_000;
+/// A bound for work that must end.
+const TURNS: usize = 100_000;
+
+/// What may happen once the log is durable up to its LSN.
+enum Effect {
+    Start(u64),
+    Created(ScheduleId),
+    Canceled(ScheduleId, Vec<OccurrenceId>),
+}
+
+pub(super) struct World {
+    pub(super) zones: Arc<ZoneSet>,
+    pub(super) config: Config,
+    pub(super) shard: Shard,
+    pub(super) log: Vec<(u8, Vec<u8>)>,
+    pub(super) queue: ModelQueue,
+    pub(super) now: UnixMs,
+    /// What callers were told is so.
+    pub(super) created: BTreeSet<ScheduleId>,
+    pub(super) canceled: BTreeMap<ScheduleId, Vec<OccurrenceId>>,
+    /// What was enqueued before this is not sent again after a loss.
+    pub(super) sent_again_since: BTreeMap<Stream, UnixMs>,
+    time: EngineTime,
+    wall: UnixMs,
+    boottime_ms: i64,
+    memory: Vec<(Stream, StreamMemory)>,
+    effects: Vec<(Lsn, Effect)>,
+    ids: u8,
+    is_behind: bool,
+}
+
+impl World {
+    pub(super) fn new(script: &mut Script<'_>, zones: &Arc<ZoneSet>) -> Self {
+        let config = Config {
+            final_when_enqueued: script.chance(170),
+            turn_limit: 1 + script.below(40),
+            live_limit: if script.chance(60) { 1 + script.below(60) } else { 100_000 },
+            ..Config::default()
+        };
+        let wall = STARTS[script.below(STARTS.len())];
+        let mut world = Self {
+            shard: Shard::new(config.clone(), Arc::clone(zones)),
+            zones: Arc::clone(zones),
+            config,
+            log: Vec::new(),
+            queue: ModelQueue::default(),
+            now: wall,
+            created: BTreeSet::new(),
+            canceled: BTreeMap::new(),
+            sent_again_since: BTreeMap::new(),
+            time: EngineTime::new(UnixMs(0), None, Reading { wall, boottime_ms: 0 }),
+            wall,
+            boottime_ms: 0,
+            memory: Vec::new(),
+            effects: Vec::new(),
+            ids: 0,
+            is_behind: false,
+        };
+        world.open(script);
+        world
+    }
+
+    pub(super) fn step(&mut self, script: &mut Script<'_>) {
+        match script.byte() % 32 {
+            0..=8 => self.pass(script.span_ms()),
+            9..=11 => self.create(script),
+            12 | 13 => self.cancel(script),
+            14..=17 => self.queue.answer(),
+            18 | 19 => self.queue.land(),
+            20..=23 => self.sync(),
+            24 => self.queue.cut(script),
+            25 | 26 => self.queue.reconnect(),
+            27 => self.queue.lose(script),
+            28 => self.queue.stream_away(script),
+            29 => self.complete(script),
+            30 => self.wall = self.wall.plus(script.span_ms() - script.span_ms()),
+            _ => self.crash(script),
+        }
+        self.turn(script);
+        if script.chance(100) {
+            self.work_off(script, 50);
+        }
+    }
+
+    /// Everything answers, everything becomes durable, time passes: nothing may be left undecided.
+    pub(super) fn settle(&mut self) {
+        let script = &mut Script::new(&[]);
+        for _ in 0..6 {
+            self.pass(30_000);
+            self.work_off(script, TURNS);
+            assert!(!self.is_behind && self.queue.is_idle(), "work does not end: {:?}", self.shard);
+        }
+    }
+
+    fn work_off(&mut self, script: &mut Script<'_>, turns: usize) {
+        for _ in 0..turns {
+            self.sync();
+            self.queue.reconnect();
+            self.queue.answer();
+            if turns == TURNS {
+                self.complete_all();
+            }
+            let before = self.shard.lsn();
+            self.turn(script);
+            if !self.is_behind && self.queue.is_idle() && self.shard.lsn() == before {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: i64) {
+        self.wall = self.wall.plus(ms);
+        self.boottime_ms += ms;
+    }
+
+    fn reading(&self) -> Reading {
+        Reading { wall: self.wall, boottime_ms: self.boottime_ms }
+    }
+
+    fn sync(&mut self) {
+        self.shard.set_durable(self.shard.lsn());
+    }
+
+    /// What the actor does, without threads.
+    fn turn(&mut self, script: &mut Script<'_>) {
+        let durable = self.shard.durable;
+        for (lsn, effect) in std::mem::take(&mut self.effects) {
+            if lsn > durable {
+                self.effects.push((lsn, effect));
+                continue;
+            }
+            match effect {
+                Effect::Start(generation) => self.queue.start(generation, &self.memory, script),
+                Effect::Created(id) => drop(self.created.insert(id)),
+                Effect::Canceled(id, ids) => drop(self.canceled.insert(id, ids)),
+            }
+        }
+        self.now = self.tell_time();
+        let mut turn = Turn::default();
+        while let Some(said) = self.queue.said.pop_front() {
+            self.hear(said, &mut turn);
+        }
+        if !self.time.is_suspect() {
+            self.shard.advance(self.now, &mut turn);
+        }
+        self.is_behind = turn.more;
+        self.carry_out(turn);
+    }
+
+    fn tell_time(&mut self) -> UnixMs {
+        let now = self.time.observe(self.reading());
+        assert!(now >= self.now, "engine time went back from {} to {now}", self.now);
+        now
+    }
+
+    fn hear(&mut self, said: Said, turn: &mut Turn) {
+        let now = self.now;
+        match said {
+            Said::Landed { stream, first, numbers, added } => {
+                self.shard.landed((stream, first, added), &numbers, now, now, turn);
+            }
+            Said::Returned(numbers) => self.shard.returned(&numbers),
+            Said::Found { stream, entries, added } => self.shard.found(stream, &entries, added, now, turn),
+            Said::Lost { stream, survived } => {
+                let since = now.minus(self.config.resend_window_ms);
+                self.sent_again_since.entry(stream).and_modify(|at| *at = since.max(*at)).or_insert(since);
+                self.shard.lost(stream, survived, now, turn);
+            }
+            Said::Ready => self.shard.queue_ready(),
+            Said::Away(stream) => self.shard.queue_away(stream, "away".into(), now),
+            Said::GenerationNeeded(at_least) => self.shard.generation_needed(at_least, now, turn),
+        }
+    }
+
+    fn carry_out(&mut self, turn: Turn) {
+        for record in &turn.records {
+            let mut body = Vec::new();
+            record.encode(&mut body);
+            assert_eq!(Record::decode(record.kind(), &body).as_ref(), Ok(record), "decoding undoes encoding");
+            self.log.push((record.kind(), body));
+        }
+        check::turn(self, &turn);
+        for release in &turn.releases {
+            let mut share: Vec<(OccurrenceNo, OccurrenceId)> = Vec::new();
+            let mut stream = None;
+            for &number in &release.numbers {
+                let entry = self.shard.entry(number);
+                if stream.is_some_and(|stream| stream != entry.stream) {
+                    self.queue.release(stream.expect("checked"), std::mem::take(&mut share));
+                }
+                stream = Some(entry.stream);
+                share.push((number, entry.occurrence_id));
+            }
+            if let Some(stream) = stream {
+                self.queue.release(stream, share);
+            }
+        }
+        if let Some((lsn, generation)) = turn.start {
+            self.effects.push((lsn, Effect::Start(generation)));
+        }
+    }
+
+    fn create(&mut self, script: &mut Script<'_>) {
+        if self.ids >= 24 {
+            return;
+        }
+        self.ids += 1;
+        let id = ScheduleId([self.ids; 16]);
+        let spec = self.draw_spec(script);
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        if let Ok((schedule, lsn)) = self.shard.create(id, &spec, now, &mut turn) {
+            assert!(schedule.next.iter().all(|at| *at > now), "{spec:?} looks back from {now}");
+            self.effects.push((lsn, Effect::Created(id)));
+        }
+        self.carry_out(turn);
+    }
+
+    fn draw_spec(&self, script: &mut Script<'_>) -> Spec {
+        let every_ms = [1_000, 1_500, 7_000, 60_000, 600_000, 86_400_000][script.below(6)];
+        let (rule, gap_ms) = match script.below(8) {
+            0..=3 => {
+                let anchor = self.wall.plus(script.span_ms() - 1_000);
+                (Rule::Every { every_ms, anchor }, every_ms.cast_unsigned())
+            }
+            4 => (Rule::At(self.wall.plus(script.span_ms())), 10 * MINUTE_MS),
+            _ => {
+                let (expr, zone) = CRONS[script.below(CRONS.len())];
+                let fold = [FoldChoice::Once, FoldChoice::Both][script.below(2)];
+                let gap = [Gap::Skip, Gap::Shift][script.below(2)];
+                (Rule::Cron(CronSpec { fold, gap, day_match: DayMatch::Or, ..CronSpec::new(expr, zone) }), 20_000)
+            }
+        };
+        let lateness = [0, 5_000, MINUTE_MS, MINUTE_MS, 60 * MINUTE_MS, 366 * 24 * 60 * MINUTE_MS];
+        let most = if gap_ms >= 10 * MINUTE_MS { 6 } else { 4 };
+        let flexible_window_ms = if script.chance(90) { gap_ms * script.below(256) as u64 / 255 } else { 0 };
+        Spec {
+            tenant: ["a", "b"][script.below(2)].into(),
+            queue: ["one", "two"][script.below(2)].into(),
+            name: script.chance(40).then(|| "a name".into()),
+            rule,
+            at_local: None,
+            start_at: script.chance(50).then(|| self.wall.plus(script.span_ms())),
+            end_at: script.chance(50).then(|| self.wall.plus(script.span_ms() + script.span_ms())),
+            payload: vec![7; script.below(4)],
+            flexible_window_ms,
+            max_lateness_ms: lateness[script.below(most)],
+        }
+    }
+
+    fn cancel(&mut self, script: &mut Script<'_>) {
+        let id = ScheduleId([u8::try_from(script.below(usize::from(self.ids) + 1)).expect("24 ids"); 16]);
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        if let Some((canceled, lsn)) = self.shard.cancel(id, now, &mut turn)
+            && !turn.records.is_empty()
+        {
+            self.effects.push((lsn, Effect::Canceled(id, canceled.receipt.canceled)));
+        }
+        self.carry_out(turn);
+    }
+
+    fn enqueued(&self) -> Vec<OccurrenceNo> {
+        let all = self.shard.occurrences.iter();
+        all.filter(|(_, row)| row.state == State::Enqueued).map(|(number, _)| number).collect()
+    }
+
+    /// A worker completes something.
+    fn complete(&mut self, script: &mut Script<'_>) {
+        let enqueued = self.enqueued();
+        if !self.config.final_when_enqueued && !enqueued.is_empty() {
+            let mut turn = Turn::default();
+            let now = self.tell_time();
+            let number = enqueued[script.below(enqueued.len().min(60_000))];
+            assert!(self.shard.complete(number, now, &mut turn).is_some());
+            self.carry_out(turn);
+        }
+    }
+
+    fn complete_all(&mut self) {
+        if self.config.final_when_enqueued {
+            return;
+        }
+        let mut turn = Turn::default();
+        for number in self.enqueued() {
+            assert!(self.shard.complete(number, self.now, &mut turn).is_some());
+        }
+        self.carry_out(turn);
+    }
+
+    /// The process dies: the log keeps what was durable and some of the rest.
+    fn crash(&mut self, script: &mut Script<'_>) {
+        let durable = usize::try_from(self.shard.durable.0).expect("a short log");
+        self.log.truncate(durable + script.below(self.log.len() - durable + 1));
+        self.effects.clear();
+        self.queue.crash(self.config.final_when_enqueued, script);
+        self.pass(script.span_ms());
+        self.shard = check::replayed(self);
+        check::promises(self);
+        self.open(script);
+    }
+
+    fn open(&mut self, script: &mut Script<'_>) {
+        self.memory = self.shard.remembered_streams().collect();
+        let before = self.shard.opened().filter(|_| script.chance(200));
+        let before = before.map(|o| Reading { wall: UnixMs(o.wall_ms), boottime_ms: o.boottime_ms });
+        self.time = EngineTime::new(self.shard.log_time(), before, self.reading());
+        self.now = self.time.now();
+        assert!(self.now >= self.shard.log_time());
+        let reading = self.reading();
+        let opened = Opened { wall_ms: reading.wall.0, boottime_ms: reading.boottime_ms, ..Opened::default() };
+        let turn = self.shard.open(opened, self.now);
+        self.carry_out(turn);
+    }
+}
