@@ -7,6 +7,7 @@ mod demo;
 mod embedded;
 mod http;
 mod ids;
+mod kills;
 mod player;
 mod queue_conformance;
 #[cfg(feature = "redis")]
