@@ -5,6 +5,7 @@ mod embedded;
 mod ids;
 mod player;
 mod queue_conformance;
+mod records;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
