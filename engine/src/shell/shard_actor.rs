@@ -299,7 +299,8 @@ impl ShardActor {
 
     fn is_writable(&self) -> bool {
         use countwheel_wal::State;
-        self.journal.as_ref().is_some_and(|journal| matches!(journal.state(), State::Running | State::OnReserve))
+        let state = self.journal.as_ref().map(Journal::state);
+        matches!(state, Some(State::Running | State::OnReserve))
     }
 
     /// Why a write is refused at the moment, if so.

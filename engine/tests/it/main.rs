@@ -10,6 +10,7 @@ mod ids;
 mod kills;
 mod player;
 mod queue_conformance;
+mod records;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]

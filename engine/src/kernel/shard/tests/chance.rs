@@ -9,7 +9,7 @@ use crate::kernel::shard::model::run_seed;
 const SEEDS: std::ops::Range<u64> = 0..600;
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a long run says which seeds")]
+#[expect(clippy::disallowed_methods, reason = "a longer run is asked for by hand")]
 fn a_shard_keeps_its_promises_whatever_happens() {
     let seeds = std::env::var("KERNEL_SEEDS").ok().and_then(|text| {
         let (from, to) = text.split_once("..")?;
