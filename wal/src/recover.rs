@@ -277,7 +277,7 @@ impl Recovery<'_> {
             }
             Tail::Open | Tail::Sealed => None,
         };
-        let bytes = self.options.segment_bytes.max(end.walked.end + BLOCK_BYTES as u64);
+        let bytes = self.options.segment_bytes.max(end.walked.end + 2 * BLOCK_BYTES as u64);
         let active = copy_prefix(&**self.fs, self.layout, &end.header, end.walked.end, bytes)?;
         Ok((active, end.walked.chain, torn))
     }
