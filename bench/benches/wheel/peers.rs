@@ -68,9 +68,7 @@ impl Peer for TokioDelayQueue {
     fn new(rows: u32) -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        let _entered = runtime.enter();
-        let (start, queue) = (Instant::now(), DelayQueue::new());
-        drop(_entered);
+        let (start, queue) = runtime.block_on(async { (Instant::now(), DelayQueue::new()) });
         Self { runtime, start, now_ms: 0, queue, keys: vec![None; rows as usize] }
     }
 
