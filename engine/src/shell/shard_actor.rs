@@ -299,10 +299,7 @@ impl ShardActor {
 
     fn is_writable(&self) -> bool {
         use countwheel_wal::State;
-        self.journal.as_ref().is_some_and(|journal| match journal.state() {
-            State::Running | State::OnReserve => true,
-            _ => false,
-        })
+        self.journal.as_ref().is_some_and(|journal| matches!(journal.state(), State::Running | State::OnReserve))
     }
 
     /// Why a write is refused at the moment, if so.
