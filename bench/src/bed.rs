@@ -1,14 +1,15 @@
 //! The test bed: a data directory, an engine with its defaults on it, and a redis-server beside it where asked.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use countwheel::{
     Engine,
     builder::{RedisOptions, SyncPolicy},
+    kernel::occurrence::Lane,
+    shell::metrics::LogMetrics,
 };
 use countwheel_bench::redis_server::RedisServer;
-use countwheel_wal::Stats;
 
 use crate::error::BenchError;
 
@@ -95,9 +96,11 @@ impl Bed {
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for status in self.engine.statuses() {
-            totals.enqueued += status.counters.enqueued;
-            totals.missed += status.counters.missed;
-            totals.written.add(&status.log);
+            let metrics = &status.metrics;
+            totals.enqueued += Lane::ALL.iter().map(|lane| metrics.enqueued_total.of(*lane)).sum::<u64>();
+            totals.missed += metrics.missed_total;
+            totals.relay += metrics.relay.cpu_total;
+            totals.written.add(&metrics.log);
         }
         totals
     }
@@ -117,6 +120,8 @@ pub(crate) fn queue_name(queue: usize) -> String {
 pub(crate) struct Totals {
     pub(crate) enqueued: u64,
     pub(crate) missed: u64,
+    /// Processor time of the threads that talk to Redis.
+    pub(crate) relay: Duration,
     pub(crate) written: Written,
 }
 
@@ -132,10 +137,10 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    fn add(&mut self, log: &Stats) {
-        self.record_bytes += log.record_bytes;
-        self.written_bytes += log.written_bytes;
-        self.fsyncs += log.batches;
+    fn add(&mut self, log: &LogMetrics) {
+        self.record_bytes += log.record_bytes_total;
+        self.written_bytes += log.written_bytes_total;
+        self.fsyncs += log.syncs_total;
     }
 
     /// What was written after `before`.

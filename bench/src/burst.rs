@@ -178,6 +178,7 @@ impl Watched {
         let us = |duration: Duration| duration.as_secs_f64() * 1e6 / occurrences;
         let start = &self.before_due;
         report.set("engine_cpu_us_per_occurrence", us(end.engine - start.engine));
+        report.set("relay_cpu_us_per_occurrence", us(end.totals.relay - start.totals.relay));
         let server = end.server.zip(start.server).map(|(end, start)| us(end - start));
         report.set("server_cpu_us_per_occurrence", server);
         report.set("ahead_cpu_us_per_occurrence", us(start.engine - self.before_lead.engine));
