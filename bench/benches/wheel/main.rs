@@ -32,7 +32,7 @@ impl Workload {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            ((state >> 32) * u64::from(bound) >> 32) as u32
+            (((state >> 32) * u64::from(bound)) >> 32) as u32
         };
         let deadlines_ms = (0..rows).map(|_| 1 + below(span_ms)).collect();
         let mut cancel_order: Vec<u32> = (0..rows).collect();

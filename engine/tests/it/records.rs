@@ -7,6 +7,9 @@ use countwheel::kernel::record::{
 use proptest::prelude::*;
 use wincode::config::{Configuration, deserialize_exact};
 
+type Runs = Vec<(u64, u64)>;
+type Range = Option<(i64, i64)>;
+
 const GOLDEN: &str = include_str!("../golden/records.txt");
 
 fn created(name: Option<&str>, rule: RuleBody) -> ScheduleCreated {
@@ -192,18 +195,18 @@ fn wincode_reads_every_body() {
             Record::TenantNamed(n) | Record::QueueNamed(n) => assert_eq!(reads::<(String,)>(&body), (n.name,)),
             Record::ScheduleCreated(created) => wincode_reads_a_schedule(&body, *created),
             Record::Canceled(c) => {
-                let mirror: (u32, Vec<(u64, u64)>, Option<(i64, i64)>) = reads(&body);
+                let mirror: (u32, Runs, Range) = reads(&body);
                 assert_eq!(mirror, (c.schedule, c.kept, c.due), "{name}");
             }
             Record::Materialized(m) => {
                 assert_eq!(reads::<(i64, Vec<u32>)>(&body), (m.scheduled_for, m.schedules));
             }
             Record::Misfired(m) => {
-                let mirror: (u32, Vec<i64>, Option<(i64, i64)>, Vec<(u64, u64)>, i64) = reads(&body);
+                let mirror: (u32, Vec<i64>, Range, Runs, i64) = reads(&body);
                 assert_eq!(mirror, (m.schedule, m.admitted, m.missed, m.missed_occurrences, m.through));
             }
             Record::Enqueued(e) => {
-                let mirror: (u32, u64, u64, u64, i64, Vec<(u64, u64)>) = reads(&body);
+                let mirror: (u32, u64, u64, u64, i64, Runs) = reads(&body);
                 assert_eq!(mirror, (e.stream, e.generation, e.first_counter, e.added, e.at, e.runs));
             }
             Record::Completed(c) => assert_eq!(reads::<(u64,)>(&body), (c.occurrence,)),
