@@ -379,15 +379,14 @@ impl ShardActor {
         }
         self.status_at_ms = boottime_ms;
         let reading = self.clock.reading();
-        let (outbox, oldest_outbox) = self.shard.outbox_backlog();
+        let (_, oldest_due) = self.shard.due_backlog(self.time.now());
         let queue_troubles: Vec<String> = self.shard.queue_troubles().map(str::to_owned).collect();
         self.refresh_metrics(!queue_troubles.is_empty());
         let Some(journal) = &self.journal else { return };
         self.status.set(ShardStatus {
             now: self.time.now(),
             queue_troubles,
-            outbox,
-            oldest_outbox,
+            oldest_due,
             next_wake: self.shard.next_wake(),
             log_state: journal.state(),
             clock_behind_ms: self.time.behind_ms(reading),
@@ -406,7 +405,7 @@ impl ShardActor {
         let (counters, log) = (self.shard.counters(), journal.log().stats());
         let [active, completed, canceled] = self.shard.schedules_by_state();
         let now = self.time.now();
-        let (outbox, oldest) = self.shard.outbox_backlog();
+        let (due, oldest) = self.shard.due_backlog(now);
         self.metrics.schedules_active = active;
         self.metrics.schedules_completed = completed;
         self.metrics.schedules_canceled = canceled;
@@ -415,7 +414,8 @@ impl ShardActor {
         self.metrics.missed_total = counters.missed;
         self.metrics.canceled_total = counters.canceled;
         self.metrics.uniqueness_conflicts_total = counters.conflicts;
-        self.metrics.outbox_backlog = outbox as u64;
+        self.metrics.outbox_backlog = self.shard.outbox_len() as u64;
+        self.metrics.due_backlog = due as u64;
         self.metrics.oldest_due = oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
         self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
         self.metrics.log = LogMetrics {

@@ -23,9 +23,9 @@ fn what_comes_back_within_its_time_leaves_again_in_its_own_lane() {
     rig.work_off(at("08:00:10"));
     let handed = std::mem::take(&mut rig.handed);
     rig.shard.returned(&handed);
-    assert_eq!(rig.shard.outbox_backlog(), (1, Some(at("08:00:10"))));
+    assert_eq!(rig.shard.due_backlog(at("08:00:10")), (1, Some(at("08:00:10"))));
     rig.shard.returned(&handed);
-    assert_eq!(rig.shard.outbox_backlog().0, 1, "said twice, it waits once");
+    assert_eq!(rig.shard.outbox_len(), 1, "said twice, it waits once");
     rig.advance(at("08:00:11"));
     assert_eq!(rig.handed, handed);
     rig.land(at("08:00:11"));
@@ -146,7 +146,7 @@ fn one_stream_that_is_away_holds_up_no_other() {
     assert!(rig.shard.occurrences.len() < 310, "nothing is materialised for it past the lead");
     rig.shard.queue_ready();
     rig.live(at("08:05:00"));
-    assert_eq!(rig.shard.outbox_backlog().1, Some(at("08:05:01")));
+    assert_eq!(rig.shard.due_backlog(at("08:05:01")).1, Some(at("08:05:01")));
 }
 
 #[test]
