@@ -112,7 +112,9 @@ impl Appender {
         if !self.has_room(batch.frame_bytes() + BLOCK_BYTES) {
             self.rotate(stamp, spares)?;
         }
-        self.write(batch, stamp, false)
+        self.write(batch, stamp, false)?;
+        spares.advance(self.active.end, self.active.bytes);
+        Ok(())
     }
 
     /// Vouches for everything durable with an empty batch; does nothing where a batch on disk does so already.

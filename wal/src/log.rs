@@ -58,7 +58,7 @@ impl Log {
         let health = Arc::new(Health::new(notify as Notify));
         let queue = Queue::new(recovered.last, options.queue_bytes, options.body_limit_bytes());
         let shared = Arc::new(Shared::new(queue, recovered.generation, Arc::clone(&health)));
-        let stock = Arc::new(Stock::default());
+        let stock = Arc::new(Stock::new(options.segment_bytes));
         let stop_tidily = Arc::default();
         let stocker = Stocker {
             fs,

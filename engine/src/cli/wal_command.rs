@@ -38,6 +38,9 @@ enum Action {
     },
 }
 
+/// What is done to one log: the text to print and the exit code it asks for.
+type Act = fn(&Path) -> Result<(String, u8), OpenError>;
+
 const FINE: u8 = 0;
 const DAMAGED: u8 = 1;
 const USAGE: u8 = 2;
