@@ -60,6 +60,7 @@ pub struct Builder {
     segment_bytes: u64,
     reserve_bytes: u64,
     lead: Duration,
+    horizon: Duration,
     mailbox: usize,
     live_limit: usize,
     #[cfg(feature = "redis")]
@@ -77,6 +78,7 @@ impl Builder {
             segment_bytes: 64 << 20,
             reserve_bytes: 256 << 20,
             lead: Duration::from_secs(2),
+            horizon: Duration::from_millis(crate::kernel::wheel::HORIZON_MS.cast_unsigned()),
             mailbox: 1_024,
             live_limit: 2_000_000,
             #[cfg(feature = "redis")]
@@ -140,6 +142,13 @@ impl Builder {
         self
     }
 
+    /// How far ahead deadlines lie in the wheel's fine levels, 1 s to 24 h; what is beyond waits in coarser slots. The
+    /// wheel's geometry sets it at 2^20 ms (17.5 minutes): the value is checked and changes nothing.
+    pub fn horizon(mut self, horizon: Duration) -> Self {
+        self.horizon = horizon;
+        self
+    }
+
     /// How many calls may wait in a shard's mailbox. Default: 1,024.
     pub fn mailbox(mut self, calls: usize) -> Self {
         self.mailbox = calls;
@@ -178,6 +187,9 @@ impl Builder {
         }
         if self.lead > Duration::from_secs(60) {
             return refuse("lead", format!("{:?} is longer than 60 s: 2 s suits most", self.lead));
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.horizon) {
+            return refuse("horizon", format!("{:?} is out of range 1s-24h: leave it out", self.horizon));
         }
         if let Clock::Rehearsal { from, speed, .. } = *self.clock {
             if !(speed.is_finite() && (0.001..=100_000.0).contains(&speed)) {

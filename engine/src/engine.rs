@@ -20,6 +20,7 @@ use crate::{
         time::UnixMs,
     },
     shell::{
+        metrics::{ClockSteps, MetricsSnapshot},
         paging,
         shard_actor::{Ask, HistoryQuery, ReplyTo},
         status::ShardStatus,
@@ -259,7 +260,7 @@ impl Engine {
             return Err(Refusal::new(RefusalCode::Invalid, "count", message));
         }
         let from = from.unwrap_or_else(|| self.now());
-        let (resolved, _) = resolve_rule(rule, start_at, from, &self.running.zones)?;
+        let (resolved, _) = resolve_rule(rule, start_at, &self.running.zones)?;
         let window = Window { from, start_at, end_at, count };
         let Preview { next, warnings, .. } = match &resolved {
             Rule::Cron(cron) => {
@@ -268,7 +269,7 @@ impl Engine {
                 preview(Previewed::Cron(&rule), &window)
             }
             Rule::Every { every_ms, anchor } => {
-                let grid = Interval::new(*anchor, *every_ms).expect("a resolved distance is positive");
+                let grid = Interval::new(anchor.unwrap_or(from), *every_ms).expect("a resolved distance is positive");
                 preview(Previewed::Interval(grid), &window)
             }
             Rule::At(at) => preview(Previewed::At(*at), &window),
@@ -333,6 +334,24 @@ impl Engine {
             reasons.push(format!("{} of {} shards are not open yet", self.shards() - known, self.shards()));
         }
         Readiness { ready: reasons.is_empty(), reasons }
+    }
+
+    /// What the engine counts.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let health = self.health();
+        let statuses: Vec<ShardStatus> = self.statuses().collect();
+        let behind_ms = statuses.iter().map(|status| status.clock_behind_ms).max().unwrap_or(0);
+        let steps = statuses.first().map_or_else(ClockSteps::default, |status| status.clock_steps);
+        MetricsSnapshot {
+            version: health.version,
+            tz_release: health.tz_release,
+            rehearsal: health.rehearsal,
+            ready: self.readiness().ready,
+            engine_clock_behind: std::time::Duration::from_millis(behind_ms.max(0).cast_unsigned()),
+            clock_steps_total: steps,
+            shards: statuses.into_iter().map(|status| status.metrics).collect(),
+        }
     }
 
     /// Drains, syncs and stops; other handles answer [`CallError::Stopping`] from then on.

@@ -4,6 +4,9 @@
 //! It is not a container placer, not a workflow engine, and no place to run user scripts: a queue is the name of a
 //! registered handler, and who runs the handler is the user's business.
 
+#[cfg(feature = "server")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
+mod api;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod builder;
 #[cfg(feature = "server")]

@@ -64,16 +64,21 @@ mod stats;
 mod stock;
 mod writer;
 
+mod examine;
+mod repair;
+
 mod error;
 mod options;
 
 pub mod fs;
+pub mod fuzz;
 pub mod sim;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::error::{AppendError, CloseError, Corruption, OpenError};
+pub use self::examine::{Ending, Inspection, inspect, verify};
 pub use self::fs::{DirLock, File, Fs, LockError, OsFs, write_file_atomically};
 pub use self::health::State;
 pub use self::identity::LogId;
@@ -83,5 +88,6 @@ pub use self::options::{Options, SyncPolicy, Urgency};
 pub use self::read::SegmentSummary;
 pub use self::records::{IGNORABLE, Records};
 pub use self::recover::{Recovered, Torn};
+pub use self::repair::{Repair, repair};
 pub use self::scan::Entry;
 pub use self::stats::{COMMIT_BUCKETS, Stats};

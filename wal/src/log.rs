@@ -80,7 +80,7 @@ impl Log {
         let mut log = Self { shared, stock, stocker: None, writer: None, stop_tidily, _lock: lock };
         let is_tidy = Arc::clone(&log.stop_tidily);
         log.stocker = Some(spawn("wal-stocker", dir, move || {
-            stocker.run();
+            stocker.run_guarded();
             if is_tidy.load(Ordering::Acquire) {
                 stocker.tidy();
             }

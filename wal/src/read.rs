@@ -190,7 +190,7 @@ impl Reader<'_> {
             WalkError::Visitor { lsn, reason } => OpenError::Visitor { lsn, reason },
         })?;
         summaries.push(summary(&path, &source, &header, &walked));
-        let behind = look_behind(&mut source, self.identity, header.segment_seq, walked.end)
+        let behind = look_behind(&mut source, self.identity, Some(header.segment_seq), walked.end)
             .map_err(OpenError::io("read", &path))?;
         let tail = judge(&walked, &behind, is_last)
             .map_err(|defect| self.refusal(&path, walked.end, walked.chain.next_lsn, &defect))?;

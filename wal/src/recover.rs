@@ -168,7 +168,7 @@ fn load_or_make_identity(fs: &dyn Fs, layout: &Layout, wall_ms: u64) -> Result<I
     }
     let mut random = [0; 32];
     getrandom::fill(&mut random)
-        .map_err(|error| OpenError::io("made: no random bytes", &layout.identity())(error.into()))?;
+        .map_err(|error| OpenError::io("made", &layout.identity())(std::io::Error::other(error.to_string())))?;
     let (mut log_id, mut key) = ([0; 16], [0; 16]);
     log_id.copy_from_slice(&random[..16]);
     key.copy_from_slice(&random[16..]);
@@ -183,7 +183,7 @@ pub(crate) fn write_identity(fs: &dyn Fs, layout: &Layout, identity: &Identity) 
     write_file_atomically(fs, &path, &identity.encode()).map_err(OpenError::io("written", &path))
 }
 
-fn remove_temporary(fs: &dyn Fs, layout: &Layout, paths: &[PathBuf]) -> Result<(), OpenError> {
+pub(crate) fn remove_temporary(fs: &dyn Fs, layout: &Layout, paths: &[PathBuf]) -> Result<(), OpenError> {
     for path in paths {
         fs.remove_file(path).map_err(OpenError::io("removed", path))?;
     }
@@ -248,8 +248,11 @@ impl Recovery<'_> {
         read_full_at(&*file, &mut seal, seal_at).map_err(WriteError::io("read", &path))?;
         write_all_at(&*file, &seal, seal_at).map_err(|partial| WriteError::io("written", &path)(partial.source))?;
         file.sync_all().map_err(WriteError::sync(&path))?;
-        let next =
-            SegmentHeader { segment_seq: end.header.segment_seq + 1, created_wall_ms: self.wall_ms, ..end.header };
+        let next = SegmentHeader {
+            segment_seq: end.header.segment_seq.saturating_add(1),
+            created_wall_ms: self.wall_ms,
+            ..end.header
+        };
         if end.walked.records == 0 {
             return self.begin(next);
         }
@@ -274,7 +277,7 @@ impl Recovery<'_> {
             }
             Tail::Open | Tail::Sealed => None,
         };
-        let bytes = self.options.segment_bytes.max(end.walked.end + BLOCK_BYTES as u64);
+        let bytes = self.options.segment_bytes.max(end.walked.end + 2 * BLOCK_BYTES as u64);
         let active = copy_prefix(&**self.fs, self.layout, &end.header, end.walked.end, bytes)?;
         Ok((active, end.walked.chain, torn))
     }

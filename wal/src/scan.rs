@@ -54,7 +54,7 @@ impl Chain {
     /// Behind one more batch.
     pub(crate) fn step(&mut self, header: &BatchHeader, head_crc: u32) {
         self.next_lsn = header.first_lsn.plus(u64::from(header.record_count));
-        self.next_batch_seq = header.batch_seq + 1;
+        self.next_batch_seq = header.batch_seq.saturating_add(1);
         self.prev_head_crc = head_crc;
         self.prev_blocks = (header.frame_bytes() / BLOCK_BYTES) as u32;
     }
@@ -276,11 +276,11 @@ pub(crate) struct Behind {
     pub(crate) last_lsn: Lsn,
 }
 
-/// Looks at every block from `from` to the end.
+/// Looks at every block from `from` to the end for headers of a segment, or of any.
 pub(crate) fn look_behind(
     source: &mut dyn Source,
     identity: &Identity,
-    segment_seq: u64,
+    segment_seq: Option<u64>,
     from: u64,
 ) -> io::Result<Behind> {
     let mut behind = Behind::default();
@@ -296,7 +296,7 @@ pub(crate) fn look_behind(
             let header = block.first_chunk().and_then(|head| BatchHeader::decode(head, &identity.key).ok());
             if let Some((header, _)) = header
                 && header.log_id == identity.log_id
-                && header.segment_seq == segment_seq
+                && segment_seq.is_none_or(|segment_seq| header.segment_seq == segment_seq)
             {
                 behind.proof = behind.proof.max(header.durable_lsn);
                 behind.last_lsn = behind.last_lsn.max(header.first_lsn.plus(u64::from(header.record_count)).previous());

@@ -51,15 +51,15 @@ impl FileSource {
         let left = self.len.saturating_sub(offset);
         let wanted = (count as u64).max(CHUNK_BYTES as u64).min(left) as usize;
         let window_end = self.window_start + self.window_bytes as u64;
-        let kept = if (self.window_start..window_end).contains(&offset) {
-            let from = (offset - self.window_start) as usize;
-            self.window.copy_within(from..self.window_bytes, 0);
-            self.window_bytes - from
-        } else {
-            0
-        };
+        let is_inside = (self.window_start..window_end).contains(&offset);
+        let kept = if is_inside { (window_end - offset) as usize } else { 0 };
+        let old = self.window_bytes - kept..self.window_bytes;
         if self.window.len() < wanted {
-            self.window.resize(wanted, 0);
+            let mut grown = vec![0; wanted];
+            grown[..kept].copy_from_slice(&self.window[old]);
+            self.window = grown;
+        } else {
+            self.window.copy_within(old, 0);
         }
         self.window_start = offset;
         self.window_bytes = kept;

@@ -4,6 +4,7 @@
 //! it is given up, and made again when there is space for both.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -102,8 +103,16 @@ pub(crate) struct Stocker {
 }
 
 impl Stocker {
+    /// Works until the stock is stopped. A panic poisons the log: its writer must not wait for spares for ever.
+    pub(crate) fn run_guarded(&self) {
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            self.stock.stop();
+            self.health.set_poisoned("the thread that makes spare segments panicked");
+        }
+    }
+
     /// Until the stock is stopped or something fails that is not for want of space.
-    pub(crate) fn run(&self) {
+    fn run(&self) {
         let mut number = 0;
         let mut has_reserve = self.reserve_bytes == 0 || self.is_reserve_there();
         while !self.stock.is_stopped() {

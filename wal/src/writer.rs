@@ -4,6 +4,7 @@
 //! after batch, each with its own sync. The next batch is written only when the sync of the one before has returned:
 //! recovery relies on it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -103,8 +104,17 @@ pub(crate) enum Ended {
 }
 
 impl Writer {
-    pub(crate) fn run(mut self) -> Ended {
-        let _guard = PoisonOnPanic(Arc::clone(&self.shared.health));
+    /// A writer that panics leaves a poisoned log, not one that waits for ever.
+    pub(crate) fn run(self) -> Ended {
+        let health = Arc::clone(&self.shared.health);
+        let ended = catch_unwind(AssertUnwindSafe(|| self.write()));
+        ended.unwrap_or_else(|_| {
+            health.set_poisoned("the writer panicked");
+            Ended::Early
+        })
+    }
+
+    fn write(mut self) -> Ended {
         let mut idle_since = Instant::now();
         loop {
             let ended = match self.next(idle_since) {
@@ -197,7 +207,7 @@ impl Writer {
                 self.count();
                 Ok(())
             }
-            // Nobody waits for a marker; the next batch vouches as well.
+            // Nobody waits for a marker: it is tried again, or the next batch vouches as well.
             Err(WriteError::NoSpace) => Ok(()),
             Err(error) => self.wait_or_end(&error),
         }
@@ -247,15 +257,4 @@ impl Writer {
 pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A writer that panics leaves a poisoned log, not one that waits for ever.
-struct PoisonOnPanic(Arc<Health>);
-
-impl Drop for PoisonOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.set_poisoned("the writer panicked");
-        }
-    }
 }

@@ -35,8 +35,8 @@ pub struct EngineTime {
     now: UnixMs,
     believed: Reading,
     suspect: Option<Suspect>,
-    steps: u64,
-    last_step_ms: i64,
+    steps_forward: u64,
+    steps_backward: u64,
 }
 
 impl EngineTime {
@@ -44,8 +44,8 @@ impl EngineTime {
     /// since then is judged like one that a running process sees; without it the wall clock is believed at once.
     #[must_use]
     pub fn new(logged: UnixMs, before: Option<Reading>, first: Reading) -> Self {
-        let mut time =
-            Self { now: logged, believed: before.unwrap_or(first), suspect: None, steps: 0, last_step_ms: 0 };
+        let believed = before.unwrap_or(first);
+        let mut time = Self { now: logged, believed, suspect: None, steps_forward: 0, steps_backward: 0 };
         time.observe(first);
         time
     }
@@ -56,8 +56,11 @@ impl EngineTime {
         let step_ms = reading.wall.since(self.believed.wall).saturating_sub(elapsed_ms);
         let known = self.suspect.filter(|suspect| is_steady(suspect.step_ms, step_ms));
         if !is_steady(step_ms, 0) && known.is_none() {
-            self.steps += 1;
-            self.last_step_ms = step_ms;
+            if step_ms > 0 {
+                self.steps_forward += 1;
+            } else {
+                self.steps_backward += 1;
+            }
         }
         // Back from a clock that had been set back is no leap of engine time.
         if step_ms > SUSPECT_STEP_MS && reading.wall.since(self.now) > SUSPECT_STEP_MS {
@@ -91,10 +94,10 @@ impl EngineTime {
         self.now.since(reading.wall).max(0)
     }
 
-    /// How many clock steps were seen, and the last one in milliseconds.
+    /// How many clock steps were seen: forward, backward.
     #[must_use]
-    pub const fn steps(&self) -> (u64, i64) {
-        (self.steps, self.last_step_ms)
+    pub const fn steps(&self) -> (u64, u64) {
+        (self.steps_forward, self.steps_backward)
     }
 }
 
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(time.observe(at(400_000, 10)), UnixMs(1_000_000));
         assert_eq!(time.behind_ms(at(400_000, 10)), 600_000);
         assert_eq!(time.observe(at(1_000_500, 600_510)), UnixMs(1_000_500));
-        assert_eq!(time.steps(), (1, -600_010));
+        assert_eq!(time.steps(), (0, 1));
     }
 
     #[test]

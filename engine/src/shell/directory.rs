@@ -34,6 +34,12 @@ pub(crate) struct Directory {
     _lock: DirLock,
 }
 
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Directory").field("path", &self.path).field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
 impl Directory {
     /// Locks `path` and reads what it is, or makes it: with `shards` shards, else `default_shards`.
     pub(crate) fn open(

@@ -4,6 +4,7 @@ pub mod clock;
 mod directory;
 mod journal;
 pub mod local_queue;
+pub mod metrics;
 pub(crate) mod paging;
 pub mod queue;
 #[cfg(feature = "redis")]
@@ -12,6 +13,6 @@ pub(crate) mod shard_actor;
 mod signal;
 pub mod status;
 pub(crate) mod supervise;
-mod tick;
+pub mod tick;
 pub mod tzdata;
 pub mod worker;

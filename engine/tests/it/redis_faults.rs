@@ -8,28 +8,17 @@ use std::{
 
 use countwheel::{
     kernel::occurrence::{EntryId, Lane},
-    shell::{
-        queue::{Queue, Remembered},
-        redis_queue::RedisConfig,
-    },
+    shell::{queue::Remembered, redis_queue::RedisConfig},
 };
 
 use crate::{
-    player::{Player, stream},
+    player::stream,
     redis_server::RedisServer,
-    redis_view::{assert_holds, config, contents, key, player, run},
+    redis_view::{assert_holds, config, key, player, ready, run},
     tcp_proxy::TcpProxy,
 };
 
 const STRICT: Lane = Lane::Strict;
-
-/// A server, and a queue on it that is ready with so many streams.
-fn ready(queues: u32) -> (RedisServer, Player<countwheel::shell::redis_queue::RedisQueue>) {
-    let server = RedisServer::start(&["--appendfsync", "always"]);
-    let mut player = player(config(&server.url()));
-    player.begin(queues);
-    (server, player)
-}
 
 #[test]
 fn a_server_killed_in_the_middle_of_a_burst_loses_and_doubles_nothing() {
@@ -337,191 +326,4 @@ fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
             std::fs::copy(entry.path(), target).unwrap();
         }
     }
-}
-
-#[test]
-fn after_a_restart_everything_behind_the_log_is_read_back() {
-    let (server, mut first) = ready(1);
-    first.release(0..10);
-    first.wait_for_landed(10);
-    let remembered = first.remembered[&stream(0, STRICT)];
-    first.release(10..3_500);
-    first.wait_for_landed(3_500);
-    drop(first);
-
-    let mut second = player(RedisConfig { owner: "owner-2".into(), ..config(&server.url()) });
-    second.declare(stream(0, STRICT), remembered);
-    second.start(2);
-    second.wait("ready", |player| player.ready);
-    assert_eq!(second.found, 3_490);
-    assert!(second.lost.is_empty());
-    second.release(3_500..3_600);
-    second.wait_for_landed(100);
-    assert_holds(&server.url(), &second, 0..3_600);
-}
-
-#[test]
-fn what_was_lost_while_the_engine_was_down_is_noticed_at_the_start() {
-    let (mut server, mut first) = ready(1);
-    first.release(0..100);
-    first.wait_for_landed(100);
-    let remembered = first.remembered[&stream(0, STRICT)];
-    drop(first);
-    server.stop();
-    server.restart_empty();
-    let mut second = player(RedisConfig { owner: "owner-2".into(), ..config(&server.url()) });
-    second.declare(stream(0, STRICT), remembered);
-    second.start(2);
-    second.wait("ready", |player| player.ready);
-    assert_eq!(second.lost, [(stream(0, STRICT), None)]);
-}
-
-#[test]
-fn a_second_owner_takes_over_and_the_first_is_fenced() {
-    let (server, mut first) = ready(1);
-    first.release(0..100);
-    first.wait_for_landed(100);
-
-    // A copy of the directory opens the same generation and has to log a higher one.
-    let mut second = player(RedisConfig { owner: "owner-2".into(), ..config(&server.url()) });
-    second.declare(stream(0, STRICT), first.remembered[&stream(0, STRICT)]);
-    second.start(1);
-    second.wait("ready", |player| player.ready);
-    assert_eq!(second.generation, 2);
-
-    first.release(100..200);
-    first.wait("fenced", |player| player.fenced.is_some());
-    let reason = first.fenced.clone().unwrap();
-    assert!(reason.contains("owner-1") && reason.contains("owner-2"), "{reason}");
-    assert_eq!(first.landed.len(), 100);
-    second.release(200..300);
-    second.wait_for_landed(100);
-    assert_holds(&server.url(), &second, (0..100).chain(200..300));
-}
-
-#[test]
-fn an_entry_that_somebody_added_by_hand_costs_a_generation_and_nothing_else() {
-    let (server, mut player) = ready(1);
-    player.release(0..100);
-    player.wait_for_landed(100);
-    run(&server.url(), &format!("XADD {} 77-1 hello world", key(stream(0, STRICT))));
-    player.release(100..200);
-    player.wait("a new generation", |player| player.generation == 78);
-    player.wait_for_landed(200);
-    run(&server.url(), &format!("XDEL {} 77-1", key(stream(0, STRICT))));
-    assert_holds(&server.url(), &player, 0..200);
-}
-
-#[test]
-fn rehearsal_and_real_refuse_each_other() {
-    for rehearsal in [false, true] {
-        let server = RedisServer::start(&[]);
-        let mut first = player(RedisConfig { rehearsal, ..config(&server.url()) });
-        first.begin(1);
-        let other =
-            RedisConfig { rehearsal: !rehearsal, owner: "owner-2".into(), adopt: true, ..config(&server.url()) };
-        let mut second = player(other);
-        second.declare(stream(0, STRICT), Remembered::default());
-        second.start(5);
-        let reason = second.wait_for_reason("rehearsal");
-        assert!(reason.contains("--redis-prefix"), "{reason}");
-        first.release(0..5);
-        first.wait_for_landed(5);
-    }
-}
-
-#[test]
-fn a_prefix_of_another_directory_is_refused_until_it_is_adopted() {
-    let (server, mut first) = ready(1);
-    first.release(0..10);
-    first.wait_for_landed(10);
-    let other = RedisConfig { data_id: "data-2".into(), owner: "owner-2".into(), ..config(&server.url()) };
-    let mut refused = player(other.clone());
-    refused.declare(stream(0, STRICT), Remembered::default());
-    refused.start(9);
-    let reason = refused.wait_for_reason("data-1");
-    assert!(reason.contains("data-2") && reason.contains("--adopt-redis"), "{reason}");
-    drop(refused);
-
-    let mut beside = player(RedisConfig { prefix: "other".into(), ..other.clone() });
-    beside.begin(1);
-    drop(first);
-    let mut adopting = player(RedisConfig { adopt: true, ..other });
-    adopting.declare(stream(0, STRICT), Remembered::default());
-    adopting.start(1);
-    adopting.wait("ready", |player| player.ready);
-    assert_eq!((adopting.generation, adopting.found), (2, 10));
-}
-
-#[test]
-fn only_what_every_group_acknowledged_and_the_log_recorded_is_trimmed() {
-    let (server, mut player) = ready(1);
-    let (url, key) = (server.url(), key(stream(0, STRICT)));
-    player.records = false;
-    run(&url, &format!("XGROUP CREATE {key} slow 0"));
-    run(&url, &format!("XGROUP CREATE {key} fast 0"));
-    player.release(0..100);
-    player.wait_for_landed(100);
-    run(&url, &format!("XREADGROUP GROUP fast c COUNT 100 STREAMS {key} >"));
-    run(&url, &format!("XREADGROUP GROUP slow c COUNT 60 STREAMS {key} >"));
-    for counter in 1..=100 {
-        run(&url, &format!("XACK {key} fast 1-{counter}"));
-        if counter <= 50 && counter != 41 {
-            run(&url, &format!("XACK {key} slow 1-{counter}"));
-        }
-    }
-    player.queue.recorded(stream(0, STRICT), EntryId { generation: 1, counter: 30 });
-    player.wait("the first 30", |player| player.queue.stats().entries_trimmed == 30);
-    player.queue.recorded(stream(0, STRICT), EntryId { generation: 1, counter: 100 });
-    player.wait("up to the first pending", |player| player.queue.stats().entries_trimmed == 40);
-    assert_eq!(contents(&url, &player)[&stream(0, STRICT)], (40..100).collect::<Vec<_>>());
-    run(&url, &format!("XACK {key} slow 1-41"));
-    player.wait("up to the next pending", |player| player.queue.stats().entries_trimmed == 50);
-    assert!(player.lost.is_empty(), "trimming is no loss");
-}
-
-#[test]
-fn a_stream_at_its_limit_is_away_until_consumers_have_drained_it() {
-    let server = RedisServer::start(&[]);
-    let mut player = player(RedisConfig { stream_max_len: 100, ..config(&server.url()) });
-    player.begin(2);
-    let (url, key) = (server.url(), key(stream(0, STRICT)));
-    run(&url, &format!("XGROUP CREATE {key} g 0"));
-    player.release((0..200).step_by(2));
-    player.wait_for_landed(100);
-    let reason = player.wait_for_reason("the limit is 100");
-    assert!(reason.contains(&key), "{reason}");
-    player.release([200, 201]);
-    player.wait("the other stream goes on", |player| player.landed.len() == 101 && player.held.len() == 1);
-    run(&url, &format!("XREADGROUP GROUP g c COUNT 60 STREAMS {key} >"));
-    for counter in 1..=60 {
-        run(&url, &format!("XACK {key} g 1-{counter}"));
-    }
-    player.wait_for_landed(102);
-}
-
-#[test]
-fn a_group_that_stands_still_with_work_raises_an_alarm() {
-    let server = RedisServer::start(&[]);
-    let mut player = player(RedisConfig { group_alarm: Duration::ZERO, ..config(&server.url()) });
-    player.begin(1);
-    let (url, key) = (server.url(), key(stream(0, STRICT)));
-    run(&url, &format!("XGROUP CREATE {key} g 0"));
-    player.release(0..3);
-    player.wait_for_landed(3);
-    player.wait("the alarm", |player| player.queue.stats().stuck_groups == 1);
-    run(&url, &format!("XREADGROUP GROUP g c COUNT 3 STREAMS {key} >"));
-    run(&url, &format!("XACK {key} g 1-1 1-2 1-3"));
-    player.wait("its end", |player| player.queue.stats().stuck_groups == 0);
-}
-
-#[test]
-fn settings_that_may_lose_entries_are_noted() {
-    let server = RedisServer::start(&[]);
-    run(&server.url(), "CONFIG SET maxmemory-policy allkeys-lru");
-    run(&server.url(), "CONFIG SET appendonly no");
-    let mut player = player(config(&server.url()));
-    player.begin(1);
-    let notes = player.queue.notes();
-    assert!(notes.len() == 2 && notes[0].contains("noeviction") && notes[1].contains("appendonly"), "{notes:?}");
 }

@@ -11,7 +11,10 @@ use countwheel::{
 };
 use redis::Connection;
 
-use crate::player::{Player, occurrence_id, wires};
+use crate::{
+    player::{Player, occurrence_id, wires},
+    redis_server::RedisServer,
+};
 
 /// Everything that waits is short here, so that tests are quick; nothing depends on how short.
 pub(crate) fn config(url: &str) -> RedisConfig {
@@ -27,6 +30,14 @@ pub(crate) fn config(url: &str) -> RedisConfig {
 pub(crate) fn player(config: RedisConfig) -> Player<RedisQueue> {
     let (now, wake, woken) = wires();
     Player::new(RedisQueue::new(config, now, wake).unwrap(), woken)
+}
+
+/// A server, and a queue on it that is ready with so many streams.
+pub(crate) fn ready(queues: u32) -> (RedisServer, Player<RedisQueue>) {
+    let server = RedisServer::start(&["--appendfsync", "always"]);
+    let mut player = player(config(&server.url()));
+    player.begin(queues);
+    (server, player)
 }
 
 /// Somebody else's connection.
@@ -52,7 +63,7 @@ pub(crate) fn key(stream: Stream) -> String {
 pub(crate) fn contents(url: &str, player: &Player<RedisQueue>) -> BTreeMap<Stream, Vec<u64>> {
     let mut client = client(url);
     let numbers: BTreeMap<OccurrenceId, u64> =
-        (0..25_000).map(|number| (occurrence_id(OccurrenceNo(number)), number)).collect();
+        (0..30_000).map(|number| (occurrence_id(OccurrenceNo(number)), number)).collect();
     let mut contents = BTreeMap::new();
     for &stream in player.remembered.keys() {
         let entries: Vec<(String, Vec<String>)> =

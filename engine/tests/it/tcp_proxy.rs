@@ -65,6 +65,12 @@ impl TcpProxy {
         self.rules.requests.store(bytes, SeqCst);
     }
 
+    /// Cuts nothing any more.
+    pub(crate) fn calm(&self) {
+        self.rules.answers.store(UNLIMITED, SeqCst);
+        self.rules.requests.store(UNLIMITED, SeqCst);
+    }
+
     pub(crate) fn cuts(&self) -> usize {
         self.rules.cuts.load(SeqCst)
     }

@@ -1,5 +1,7 @@
 //! What a power cut leaves of what was not synced.
 
+use std::sync::Arc;
+
 use super::disk::{DirNode, Disk, FileNode, FileOp, Node, write};
 use super::rng::Rng;
 
@@ -48,8 +50,7 @@ pub(super) fn crash(disk: &Disk, policy: Crash, rng: &mut Rng) -> Disk {
     for node in &mut after.nodes {
         match node {
             Node::File(file) => {
-                let bytes = surviving_bytes(file, policy, cut, rng);
-                *file = FileNode { current: bytes.clone(), durable: bytes, pending: Vec::new() };
+                *file = FileNode::at_rest(surviving_bytes(file, policy, cut, rng));
             }
             Node::Dir(dir) => {
                 let names = surviving_names(dir, policy, cut, rng);
@@ -74,36 +75,42 @@ fn prefix_cut(disk: &Disk, rng: &mut Rng) -> u64 {
     if pending.is_empty() { 0 } else { pending[rng.below(pending.len() as u64) as usize] }
 }
 
-fn surviving_bytes(file: &FileNode, policy: Crash, cut: u64, rng: &mut Rng) -> Vec<u8> {
-    let mut bytes = file.durable.clone();
+fn surviving_bytes(file: &FileNode, policy: Crash, cut: u64, rng: &mut Rng) -> Arc<Vec<u8>> {
+    let mut survivors = Arc::clone(&file.durable);
     match policy {
-        Crash::DropAll | Crash::DirNewDataOld => {}
-        Crash::KeepAll | Crash::DirOld => return file.current.clone(),
+        Crash::KeepAll | Crash::DirOld => return Arc::clone(&file.current),
+        Crash::DropAll | Crash::DirNewDataOld => return survivors,
+        _ if file.pending.is_empty() => return survivors,
+        _ => {}
+    }
+    let bytes = Arc::make_mut(&mut survivors);
+    match policy {
+        Crash::DropAll | Crash::DirNewDataOld | Crash::KeepAll | Crash::DirOld => {}
         Crash::Prefix => {
             for (sequence, op) in file.pending.iter().filter(|(sequence, _)| *sequence <= cut) {
                 match op {
                     FileOp::Write { offset, bytes: new } if *sequence == cut => {
                         let sectors = new.len().div_ceil(SECTOR_BYTES) as u64;
                         let kept = rng.below(sectors + 1) as usize * SECTOR_BYTES;
-                        write(&mut bytes, *offset as usize, &new[..kept.min(new.len())]);
+                        write(bytes, *offset as usize, &new[..kept.min(new.len())]);
                     }
-                    op => op.apply(&mut bytes),
+                    op => op.apply(bytes),
                 }
             }
         }
         Crash::Subset | Crash::Garbage => {
             for (_, op) in &file.pending {
-                tear(&mut bytes, op, policy, rng);
+                tear(bytes, op, policy, rng);
             }
         }
         Crash::Zeros => {
             for (_, op) in &file.pending {
-                tear(&mut bytes, op, policy, rng);
+                tear(bytes, op, policy, rng);
             }
             bytes.resize(file.current.len(), 0);
         }
     }
-    bytes
+    survivors
 }
 
 /// One write, sector by sector.

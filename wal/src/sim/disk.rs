@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use crate::fs::{DirEntry, EntryKind};
 
@@ -36,14 +37,16 @@ pub(super) enum Node {
 
 #[derive(Clone, Default)]
 pub(super) struct FileNode {
-    pub(super) durable: Vec<u8>,
-    pub(super) current: Vec<u8>,
+    pub(super) durable: Arc<Vec<u8>>,
+    pub(super) current: Arc<Vec<u8>>,
     pub(super) pending: Vec<(u64, FileOp)>,
+    /// A failed sync has forgotten changes: `durable` with `pending` is no longer `current`.
+    has_lost_changes: bool,
 }
 
 #[derive(Clone)]
 pub(super) enum FileOp {
-    Write { offset: u64, bytes: Vec<u8> },
+    Write { offset: u64, bytes: Arc<[u8]> },
     SetLen(u64),
 }
 
@@ -73,6 +76,12 @@ impl Default for Disk {
     }
 }
 
+impl FileNode {
+    pub(super) fn at_rest(bytes: Arc<Vec<u8>>) -> Self {
+        Self { durable: Arc::clone(&bytes), current: bytes, ..Self::default() }
+    }
+}
+
 impl FileOp {
     pub(super) fn apply(&self, file: &mut Vec<u8>) {
         match self {
@@ -83,11 +92,12 @@ impl FileOp {
 }
 
 pub(super) fn write(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
-    let end = offset + bytes.len();
-    if file.len() < end {
-        file.resize(end, 0);
+    if file.len() < offset {
+        file.resize(offset, 0);
     }
-    file[offset..end].copy_from_slice(bytes);
+    let overwritten = bytes.len().min(file.len() - offset);
+    file[offset..offset + overwritten].copy_from_slice(&bytes[..overwritten]);
+    file.extend_from_slice(&bytes[overwritten..]);
 }
 
 impl DirOp {
@@ -189,7 +199,7 @@ impl Disk {
         self.sequence += 1;
         let sequence = self.sequence;
         let file = self.file_mut(inode)?;
-        op.apply(&mut file.current);
+        op.apply(Arc::make_mut(&mut file.current));
         file.pending.push((sequence, op));
         Ok(())
     }
@@ -232,15 +242,22 @@ impl Disk {
 
     pub(super) fn sync_file(&mut self, inode: Inode) -> io::Result<()> {
         let file = self.file_mut(inode)?;
-        for (_, op) in std::mem::take(&mut file.pending) {
-            op.apply(&mut file.durable);
+        let pending = std::mem::take(&mut file.pending);
+        if file.has_lost_changes {
+            for (_, op) in pending {
+                op.apply(Arc::make_mut(&mut file.durable));
+            }
+        } else {
+            file.durable = Arc::clone(&file.current);
         }
         Ok(())
     }
 
     /// The pages are clean now, whatever is on the disk.
     pub(super) fn forget_pending(&mut self, inode: Inode) -> io::Result<()> {
-        self.file_mut(inode)?.pending.clear();
+        let file = self.file_mut(inode)?;
+        file.has_lost_changes |= !file.pending.is_empty();
+        file.pending.clear();
         Ok(())
     }
 
@@ -279,12 +296,12 @@ impl Disk {
         capacity.saturating_sub(used as u64)
     }
 
-    pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+    pub(super) fn files(&self) -> Vec<(PathBuf, Arc<Vec<u8>>)> {
         let mut files = Vec::new();
         let mut open = vec![(PathBuf::from("/"), 0)];
         while let Some((path, inode)) = open.pop() {
             match &self.nodes[inode] {
-                Node::File(file) => files.push((path, file.current.clone())),
+                Node::File(file) => files.push((path, Arc::clone(&file.current))),
                 Node::Dir(dir) => open.extend(dir.current.iter().map(|(name, &inode)| (path.join(name), inode))),
             }
         }
@@ -297,10 +314,7 @@ impl Disk {
             Ok(inode) => inode,
             Err(_) => self.create(path, false)?,
         };
-        let file = self.file_mut(inode)?;
-        file.pending.clear();
-        file.current = bytes.to_vec();
-        file.durable = bytes.to_vec();
+        *self.file_mut(inode)? = FileNode::at_rest(Arc::new(bytes.to_vec()));
         self.sync_dir(self.find_parent(path)?.0)
     }
 

@@ -81,7 +81,7 @@ impl SimFs {
 
     /// All files and what a reader sees in them, by path.
     #[must_use]
-    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+    pub fn files(&self) -> Vec<(PathBuf, Arc<Vec<u8>>)> {
         self.lock().files()
     }
 
@@ -89,7 +89,7 @@ impl SimFs {
     #[must_use]
     pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.lock();
-        disk.find(path).and_then(|inode| disk.file(inode)).map(|file| file.current.clone()).ok()
+        disk.find(path).and_then(|inode| disk.file(inode)).map(|file| file.current.to_vec()).ok()
     }
 
     /// Puts bytes into a file durably, for damage at rest; the file is made where there is none.
@@ -235,7 +235,7 @@ impl File for SimFile {
         if count == 0 && !buf.is_empty() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        disk.change_file(self.inode, FileOp::Write { offset, bytes: buf[..count].to_vec() })?;
+        disk.change_file(self.inode, FileOp::Write { offset, bytes: buf[..count].into() })?;
         Ok(count)
     }
 

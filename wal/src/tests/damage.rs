@@ -1,6 +1,6 @@
 //! Damage at rest: refused with a place, or harmless; never a shorter log without a word.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::world::{STAMP, World, layout, run, segment_path};
 use crate::OpenError;
@@ -27,7 +27,8 @@ fn durable_log(ends_with_seal: bool) -> (SimFs, u64) {
 }
 
 fn segments(fs: &SimFs) -> Vec<(PathBuf, Vec<u8>)> {
-    fs.files().into_iter().filter(|(path, _)| path.starts_with(layout().wal)).collect()
+    let files = fs.files().into_iter().filter(|(path, _)| path.starts_with(layout().wal));
+    files.map(|(path, bytes)| (path, bytes.to_vec())).collect()
 }
 
 /// Opens a damaged copy: true if it was refused. A log that opens shows all records.
@@ -42,7 +43,7 @@ fn is_refused(damaged: &SimFs, last: u64, what: &dyn Fn() -> String) -> bool {
     }
 }
 
-fn flip(fs: &SimFs, path: &PathBuf, bytes: &[u8], bit: u64) -> SimFs {
+fn flip(fs: &SimFs, path: &Path, bytes: &[u8], bit: u64) -> SimFs {
     let damaged = fs.restart();
     let mut bytes = bytes.to_vec();
     bytes[(bit / 8) as usize] ^= 1 << (bit % 8);

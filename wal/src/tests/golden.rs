@@ -45,7 +45,7 @@ fn the_writer_writes_the_golden_bytes() {
     write_log(&fs);
     if let Ok(dir) = std::env::var("WAL_WRITE_GOLDEN") {
         for (path, bytes) in fs.files() {
-            std::fs::write(Path::new(&dir).join(path.file_name().unwrap()), bytes).unwrap();
+            std::fs::write(Path::new(&dir).join(path.file_name().unwrap()), &*bytes).unwrap();
         }
     }
     let golden = [

@@ -11,7 +11,9 @@ fn options() -> Options {
     Options { segment_bytes: 64 << 10, reserve_bytes: 1 << 20, ..Options::default() }
 }
 
-fn open(dir: &Path) -> (Log, Recovered, Vec<(Lsn, u8, Vec<u8>)>) {
+type Seen = Vec<(Lsn, u8, Vec<u8>)>;
+
+fn open(dir: &Path) -> (Log, Recovered, Seen) {
     let mut seen = Vec::new();
     let visit = &mut |entry: crate::Entry<'_>| {
         seen.push((entry.lsn, entry.kind, entry.body.to_vec()));

@@ -39,7 +39,7 @@ pub(super) fn records(numbers: std::ops::Range<u64>) -> Records {
 }
 
 pub(super) fn options() -> Options {
-    Options { segment_bytes: 16 << 10, reserve_bytes: 0, shard: 2, ..Options::default() }
+    Options { segment_bytes: 20 << 10, reserve_bytes: 0, shard: 2, ..Options::default() }
 }
 
 pub(super) fn layout() -> Layout {

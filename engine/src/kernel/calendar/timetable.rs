@@ -204,4 +204,29 @@ mod tests {
     fn a_rare_date_costs_one_search() {
         assert_eq!(searches("0 0 29 2 *", "America/New_York", Gap::Skip, "2096-03-01T00:00:00Z"), 1);
     }
+
+    /// Clocks that go back an hour at 10:00 and, half an hour later, forward a quarter: 9:30 becomes 9:45.
+    fn twice_changed(expr: &str, fold: Fold, gap: Gap) -> Vec<i64> {
+        const NINE_S: i64 = 1_780_304_400; // 2026-06-01T09:00Z
+        let changes = [(NINE_S + 3_600, -3_600), (NINE_S + 5_400, -2_700)];
+        let rule = rule(expr, "UTC", gap);
+        let fields = rule.timetable.fields.clone();
+        let zone = Arc::new(Zone::from_changes("Test/Twice", 0, changes));
+        let timetable = Timetable { fields, has_no_date: false, zone, fold, gap };
+        let start = instant(NINE_S - 1);
+        let instants = std::iter::successors(timetable.next(&rule.cron, start), |at| timetable.next(&rule.cron, *at));
+        let minutes: Vec<i64> = instants.take(4).map(|at| at.since(instant(NINE_S)) / 60_000).collect();
+        let today: Vec<i64> = minutes.into_iter().filter(|minute| *minute < 240).collect();
+        assert_eq!(timetable.count(start, instant(NINE_S + 240 * 60)), today.len() as u64);
+        today
+    }
+
+    #[test]
+    fn a_wall_time_shown_before_two_changes_is_neither_new_nor_missing() {
+        assert_eq!(twice_changed("50 9 * * *", Fold::Once, Gap::Skip), [50]);
+        assert_eq!(twice_changed("50 9 * * *", Fold::Both, Gap::Skip), [50, 95]);
+        assert_eq!(twice_changed("40 9 * * *", Fold::Both, Gap::Shift), [40], "9:40 happened before the jump over it");
+        assert_eq!(twice_changed("20 9 * * *", Fold::Both, Gap::Skip), [20, 80]);
+        assert_eq!(twice_changed("0 10 * * *", Fold::Once, Gap::Skip), [105]);
+    }
 }

@@ -60,26 +60,27 @@ impl Zone {
     pub(super) fn from_tzif(name: &str, bytes: &[u8]) -> Result<Self, String> {
         let zone = TimeZone::tzif(name, bytes).map_err(|error| error.to_string())?;
         let first = Timestamp::from_second(FIRST_CHANGE_S).map_err(|error| error.to_string())?;
-        let mut stretches = vec![Stretch {
-            start_s: BEGIN_S,
-            end_s: NEVER_S,
-            offset_s: i64::from(zone.to_offset(first).seconds()),
-            shown_until_s: BEGIN_S,
-        }];
-        for change in zone.following(first) {
-            let (at_s, offset_s) = (change.timestamp().as_second(), i64::from(change.offset().seconds()));
-            if at_s >= END_S {
-                break;
-            }
-            let before = stretches.last_mut().expect("a zone has at least one stretch");
+        let first_offset_s = i64::from(zone.to_offset(first).seconds());
+        let changes = zone.following(first);
+        let changes = changes.map(|change| (change.timestamp().as_second(), i64::from(change.offset().seconds())));
+        Ok(Self::from_changes(name, first_offset_s, changes.take_while(|(at_s, _)| *at_s < END_S)))
+    }
+
+    /// A zone from its first offset and the ascending instants from which another one holds.
+    pub(super) fn from_changes(name: &str, first_offset_s: i64, changes: impl IntoIterator<Item = (i64, i64)>) -> Self {
+        let mut before = Stretch { start_s: BEGIN_S, end_s: NEVER_S, offset_s: first_offset_s, shown_until_s: BEGIN_S };
+        let mut stretches = Vec::new();
+        for (start_s, offset_s) in changes {
             if before.offset_s == offset_s {
                 continue; // only the abbreviation changes
             }
-            before.end_s = at_s;
+            before.end_s = start_s;
             let shown_until_s = before.shown_until_s.max(before.wall_end_s());
-            stretches.push(Stretch { start_s: at_s, end_s: NEVER_S, offset_s, shown_until_s });
+            stretches.push(before);
+            before = Stretch { start_s, end_s: NEVER_S, offset_s, shown_until_s };
         }
-        Ok(Self { name: name.to_owned(), stretches })
+        stretches.push(before);
+        Self { name: name.to_owned(), stretches }
     }
 
     /// The zone's name.

@@ -132,6 +132,7 @@ impl Shard {
             turn.staged.push(number);
             self.rearm(schedule);
         }
+        turn.materialized.push((self.lsn, earliest));
         let lead_ms = self.config.lead_ms;
         let ahead_ms = earliest.since(now);
         turn.urge(if ahead_ms.saturating_mul(2) < lead_ms { Urgency::Prompt } else { Urgency::Within(lead_ms / 4) });

@@ -51,6 +51,8 @@ pub struct Turn {
     pub hasten: bool,
     /// The turn's limit was reached: there is more to do at once.
     pub more: bool,
+    /// What was materialised ahead: the record, and the earliest `available_at` in it.
+    pub materialized: Vec<(Lsn, UnixMs)>,
     /// Lags of what was enqueued for the first time, in ms, by lane.
     pub lags: Vec<(crate::kernel::occurrence::Lane, i64)>,
 }

@@ -32,7 +32,7 @@ pub use model::check_against_model;
 use std::collections::BTreeSet;
 
 use self::{
-    level::{LEVELS, Level, level_of},
+    level::{LEVELS, Occupancy, SlotId, level_of, width_ms},
     slots::{Place, Slots},
 };
 use super::time::UnixMs;
@@ -42,7 +42,7 @@ pub const MOVES_A_TURN: usize = 4_096;
 
 /// How far the two fine levels (1 ms and 1.024 s) reach at least: deadlines beyond it wait in buckets of 17.5 minutes
 /// or more.
-pub const HORIZON_MS: i64 = level::width_ms(2);
+pub const HORIZON_MS: i64 = width_ms(2);
 
 /// Whether a turn left something behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct Bucket {
 pub struct Timers {
     /// Everything before this millisecond has fired, and what is in `slots` is at or after it. Never moves back.
     reached: i64,
-    levels: Box<[Level; LEVELS]>,
+    occupancy: Box<Occupancy>,
     slots: Slots,
     /// Rows armed for a millisecond that had passed already, kept apart so that they too fire in order.
     late: BTreeSet<(i64, u32)>,
@@ -87,7 +87,7 @@ impl Timers {
     fn with_moves_a_turn(now: UnixMs, moves_a_turn: usize) -> Self {
         Self {
             reached: now.0,
-            levels: Box::new(std::array::from_fn(Level::new)),
+            occupancy: Box::new(Occupancy::none()),
             slots: Slots::new(),
             late: BTreeSet::new(),
             moves_a_turn,
@@ -117,7 +117,7 @@ impl Timers {
             }
             Place::Slot(entry) => {
                 if let Some(emptied) = self.slots.remove(row, entry) {
-                    self.levels[emptied.level()].vacate(emptied);
+                    self.occupancy.vacate(emptied);
                 }
                 true
             }
@@ -164,9 +164,12 @@ impl Timers {
     #[must_use]
     pub fn next_deadline(&self) -> Option<UnixMs> {
         let late = self.late.first().map(|&(deadline, _)| deadline);
-        let exact = self.levels[0].first_start(self.reached);
-        let split = self.levels[1..].iter().filter_map(|level| level.splits_at(self.reached)).min();
-        [late, exact, split].into_iter().flatten().min().map(UnixMs)
+        let exact = self.occupancy.first_start(0, self.reached);
+        let split = (1..LEVELS).filter_map(|level| {
+            let start = self.occupancy.first_start(level, self.reached)?;
+            Some(start - width_ms(level))
+        });
+        [late, exact].into_iter().flatten().chain(split).min().map(UnixMs)
     }
 
     /// How many rows are armed.
@@ -183,10 +186,10 @@ impl Timers {
 
     /// Where the armed rows wait, slot by slot, finest first (without those armed too late): the backlog to come.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
-        self.levels.iter().flat_map(move |level| {
-            level.occupied(self.reached).map(move |(slot, start)| Bucket {
+        (0..LEVELS).flat_map(move |level| {
+            self.occupancy.occupied(level, self.reached).map(move |(slot, start)| Bucket {
                 from: UnixMs(start),
-                width_ms: level.width_ms(),
+                width_ms: width_ms(level),
                 rows: self.slots.len_of(slot),
             })
         })
@@ -202,13 +205,13 @@ impl Timers {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         // A BTreeSet says nothing of its size; its nodes are at least half full.
-        size_of::<[Level; LEVELS]>() + self.slots.memory_bytes() + self.late.len() * 2 * size_of::<(i64, u32)>()
+        size_of::<Occupancy>() + self.slots.memory_bytes() + self.late.len() * 2 * size_of::<(i64, u32)>()
     }
 
     /// Puts a row that is nowhere into the finest slot that reaches its deadline, which has not passed.
     fn put(&mut self, row: u32, deadline: i64) {
-        let level = &mut self.levels[level_of(self.reached, deadline)];
-        let slot = level.occupy(deadline);
+        let slot = SlotId::holding(level_of(self.reached, deadline), deadline);
+        self.occupancy.occupy(slot);
         self.slots.push(slot, row, deadline);
     }
 
@@ -227,29 +230,29 @@ impl Timers {
     /// Fires what level 0 holds up to `now` and before `gate`, where a coarser slot begins that must be split first.
     fn fire_before(&mut self, gate: Option<i64>, now: i64, full: usize, fired: &mut Vec<u32>) {
         while fired.len() < full {
-            let Some(due) = self.levels[0].first_start(self.reached) else { return };
+            let Some(due) = self.occupancy.first_start(0, self.reached) else { return };
             if due > now || gate.is_some_and(|start| due >= start) {
                 return;
             }
             self.reached = due;
-            let slot = self.levels[0].slot(due);
+            let slot = SlotId::holding(0, due);
             self.slots.drain(slot, full - fired.len(), fired);
             if self.slots.len_of(slot) == 0 {
-                self.levels[0].vacate(slot);
+                self.occupancy.vacate(slot);
             }
         }
     }
 
     /// The beginning of the earliest occupied slot above level 0.
     fn first_coarse(&self) -> Option<i64> {
-        self.levels[1..].iter().filter_map(|level| level.first_start(self.reached)).min()
+        (1..LEVELS).filter_map(|level| self.occupancy.first_start(level, self.reached)).min()
     }
 
     /// Moves rows from the slots that follow the present ones to finer levels, coarsest first since each level feeds
     /// the one below; false when `moves` ran out before all were split.
     fn split_ahead(&mut self, moves: &mut usize) -> bool {
         for level in (1..LEVELS).rev() {
-            let Some(slot) = self.levels[level].next_occupied(self.reached) else { continue };
+            let Some(slot) = self.occupancy.next(level, self.reached) else { continue };
             while self.slots.len_of(slot) > 0 {
                 if *moves == 0 {
                     return false;
@@ -261,7 +264,7 @@ impl Timers {
                 *moves -= taken.len();
                 self.moved += taken.len() as u64;
             }
-            self.levels[level].vacate(slot);
+            self.occupancy.vacate(slot);
         }
         true
     }

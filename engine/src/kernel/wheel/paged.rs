@@ -50,3 +50,18 @@ impl<T> std::ops::IndexMut<u32> for Paged<T> {
         &mut self.pages[index as usize / PAGE][index as usize % PAGE]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_grows_to_the_entry_asked_for_and_keeps_what_it_had() {
+        let mut table = Paged::new(7_u8);
+        *table.entry(3) = 1;
+        *table.entry(2 * PAGE as u32) = 2;
+        assert_eq!((table[3], table[2 * PAGE as u32], table[4]), (1, 2, 7));
+        assert_eq!(table.get(3 * PAGE as u32 - 1), Some(&7));
+        assert_eq!(table.get(3 * PAGE as u32), None);
+    }
+}

@@ -4,7 +4,7 @@
 //! moves the slot's last row into its entry, so a cancelled timer leaves nothing behind to be skipped or swept later.
 
 use super::{
-    level::{LEVELS, SLOTS_A_LEVEL, SlotId},
+    level::{SLOTS, SlotId},
     paged::Paged,
 };
 
@@ -81,7 +81,7 @@ impl Slots {
             links: Paged::new(Link { slot: 0, older: NO_CHUNK }),
             chunks_made: 0,
             free: NO_CHUNK,
-            slots: vec![Slot { newest: NO_CHUNK, len: 0 }; LEVELS * SLOTS_A_LEVEL].into_boxed_slice(),
+            slots: vec![Slot { newest: NO_CHUNK, len: 0 }; SLOTS].into_boxed_slice(),
             len: 0,
         }
     }
@@ -173,6 +173,15 @@ impl Slots {
             + self.chunks.memory_bytes()
             + self.links.memory_bytes()
             + self.slots.len() * size_of::<Slot>()
+    }
+
+    /// Chunks that are in some slot's chain.
+    #[cfg(test)]
+    pub(super) fn chunks_used(&self) -> usize {
+        let free = std::iter::successors((self.free != NO_CHUNK).then_some(self.free), |&chunk| {
+            Some(self.links[chunk].older).filter(|&older| older != NO_CHUNK)
+        });
+        self.chunks_made as usize - free.count()
     }
 
     /// The last rows of an occupied slot, at most `limit` and as far as they are in one chunk.

@@ -30,6 +30,9 @@ use crate::kernel::occurrence::EntryId;
 /// How often an owner may change under our eyes before we back off.
 const ATTEMPTS: usize = 8;
 
+/// Beyond this a generation could not grow for ever any more. Ids that Redis makes itself are milliseconds, far below.
+const HIGHEST_GENERATION: u64 = u64::MAX / 2;
+
 /// A fenced stream.
 pub(super) struct Fenced {
     /// Which one.
@@ -116,7 +119,7 @@ impl Relay {
                 Verdict::Fenced(reason) => return Ok(TakeOver::Fenced(reason)),
                 Verdict::Foreign(reason) => return Err(Fault::Foreign(reason)),
             };
-            if let Some(at_least) = self.generation_above(&found, claim && !self.claimed) {
+            if let Some(at_least) = self.generation_above(&found, claim && !self.claimed)? {
                 return Ok(TakeOver::GenerationNeeded(at_least));
             }
             if let Some(fenced) = self.fence(link, which, &found, claim)? {
@@ -152,16 +155,21 @@ impl Relay {
     }
 
     /// The generation we need if a stream has seen ours, or a higher one, from somebody else.
-    fn generation_above(&self, found: &[Found], new_here: bool) -> Option<u64> {
-        let highest = found
-            .iter()
-            .filter_map(|found| match found {
-                Found::Standing(top) => Some(top.last.generation),
-                Found::Missing | Found::Foreign => None,
-            })
-            .max()?;
+    fn generation_above(&self, found: &[Found], new_here: bool) -> Result<Option<u64>, Fault> {
+        let standing = found.iter().filter_map(|found| match found {
+            Found::Standing(top) => Some(top.last.generation),
+            Found::Missing | Found::Foreign => None,
+        });
+        let Some(highest) = standing.max() else { return Ok(None) };
+        if highest > HIGHEST_GENERATION {
+            return Err(Fault::Foreign(format!(
+                "a stream under {} has an entry under {highest}-..., beyond all that an engine writes: somebody's XADD; \
+                 delete that stream's key, and it is written anew",
+                self.config.prefix
+            )));
+        }
         let too_high = if new_here { highest >= self.generation } else { highest > self.generation };
-        too_high.then(|| highest.saturating_add(1))
+        Ok(too_high.then(|| highest.saturating_add(1)))
     }
 
     fn fence(

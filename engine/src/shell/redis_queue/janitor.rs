@@ -41,7 +41,7 @@ impl Relay {
         let mut reopened = false;
         for (at, answer) in answers.into_iter().enumerate() {
             if self.tracks[at].standing == Standing::Shut {
-                self.reconsider(at, answer)?;
+                self.reconsider(at, answer);
                 continue;
             }
             let top = self.inspect(link, at, answer)?;
@@ -53,16 +53,18 @@ impl Relay {
         if reopened {
             self.say_ready();
         }
-        self.trim(link, &with_groups)
+        self.trim(link, &with_groups)?;
+        add(&self.gauges.janitor_rounds, 1);
+        Ok(())
     }
 
     /// A foreign key may have made room.
-    fn reconsider(&mut self, at: usize, answer: Value) -> Result<(), Fault> {
+    fn reconsider(&mut self, at: usize, answer: Value) {
         match refuse(answer) {
             Err(Fault::Refused(reaction)) if reaction.scope == Scope::Stream => {}
+            // Whatever else it is, the take-over sees it again.
             _ => self.tracks[at].standing = Standing::Unfenced,
         }
-        Ok(())
     }
 
     fn inspect(&self, link: &Link, at: usize, answer: Value) -> Result<Top, Fault> {

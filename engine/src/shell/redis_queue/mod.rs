@@ -34,7 +34,10 @@ use std::{
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use hashbrown::HashMap;
 
-use super::queue::{Away, Queue, QueueEvent, Remembered};
+use super::{
+    metrics::RelayMetrics,
+    queue::{Away, Queue, QueueEvent, Remembered},
+};
 use crate::kernel::{
     occurrence::{Entry, EntryId, Lane, OccurrenceNo, Stream},
     time::UnixMs,
@@ -118,6 +121,20 @@ impl RedisQueue {
 }
 
 impl Queue for RedisQueue {
+    fn metrics(&self) -> RelayMetrics {
+        let stats = self.stats();
+        RelayMetrics {
+            away_total: Duration::from_millis(stats.away_ms),
+            away: false,
+            batches_total: stats.batches_sent,
+            landed_total: stats.entries_landed,
+            returned_total: stats.entries_returned,
+            lost_total: stats.losses,
+            connects_total: stats.connects,
+            cpu_total: Duration::from_nanos(stats.cpu_ns),
+        }
+    }
+
     fn declare(&mut self, stream: Stream, queue: &str, lane: Lane, remembered: Remembered) {
         let index = StreamIndex(u32::try_from(self.streams.len()).expect("a shard has far fewer streams than 4 Gi"));
         if self.streams.try_insert(stream, index).is_err() {

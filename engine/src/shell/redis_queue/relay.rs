@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -130,6 +130,8 @@ pub(super) struct Relay {
     /// The last reason given, while away.
     away_because: Option<String>,
     away_since: Option<Instant>,
+    /// How long it was away, before this time.
+    away_before: Duration,
     closing: Option<(Instant, Sender<()>)>,
 }
 
@@ -174,6 +176,7 @@ impl Relay {
             log_gate: OnceASecond::default(),
             away_because: None,
             away_since: None,
+            away_before: Duration::ZERO,
             closing: None,
         }
     }
@@ -358,7 +361,7 @@ impl Relay {
         self.janitor_at = Instant::now() + self.config.janitor_period;
         add(&self.gauges.connects, 1);
         if let Some(since) = self.away_since.take() {
-            add(&self.gauges.away_ms, usize::try_from(since.elapsed().as_millis()).unwrap_or(usize::MAX));
+            self.away_before += since.elapsed();
         }
         if self.away_because.take().is_some() {
             tracing::info!(shard = self.config.shard, address = %self.address.shown, "redis is back");
@@ -415,6 +418,8 @@ impl Relay {
     fn measure(&self) {
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let nanoseconds = spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs();
-        self.gauges.cpu_ns.store(nanoseconds, std::sync::atomic::Ordering::Relaxed);
+        self.gauges.cpu_ns.store(nanoseconds, Relaxed);
+        let away = self.away_before + self.away_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.gauges.away_ms.store(u64::try_from(away.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 }

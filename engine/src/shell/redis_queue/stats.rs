@@ -40,6 +40,8 @@ stats! {
     losses,
     /// Entries that consumers had acknowledged and the janitor removed.
     entries_trimmed,
+    /// Rounds of the janitor.
+    janitor_rounds,
     /// Entries in our streams that somebody else wrote.
     foreign_entries,
     /// Consumer groups that have work and did not move for an hour (now).

@@ -209,3 +209,38 @@ fn a_zone_that_is_not_loaded_is_refused_and_other_names_are_links() {
         assert!(super::ZONES.zone(name).is_err(), "{name}");
     }
 }
+
+/// The tables of docs/CONTRACT.md.
+#[test]
+fn the_tables_of_the_contract_hold() {
+    let new_york = "America/New_York";
+    gap_row("30 2 * * *", new_york, "2026-03-08T06:30:00Z", &["2026-03-09T06:30:00Z"], &["2026-03-08T07:00:00Z"]);
+    let three = ["2026-03-08T07:00:00Z", "2026-03-08T07:30:00Z"];
+    gap_row("0,30 2,3 * * *", new_york, "2026-03-08T06:30:00Z", &three, &three);
+    let (after, skip, shift) = ("2018-11-03T12:00:00Z", "2018-11-05T02:00:00Z", "2018-11-04T03:00:00Z");
+    gap_row("0 0 * * *", "America/Sao_Paulo", after, &[skip], &[shift]);
+    let (after, skip, shift) = ("2026-10-03T15:00:00Z", "2026-10-04T15:15:00Z", "2026-10-03T15:30:00Z");
+    gap_row("15 2 * * *", "Australia/Lord_Howe", after, &[skip], &[shift]);
+    let (after, skip, shift) = ("2011-12-29T20:00:00Z", "2011-12-30T20:00:00Z", "2011-12-30T10:00:00Z");
+    gap_row("0 10 * * *", "Pacific/Apia", after, &[skip], &[shift]);
+
+    let first = "2026-11-01T05:30:00Z";
+    fold_row("30 1 * * *", &[first, "2026-11-02T06:30:00Z"], &[first, "2026-11-01T06:30:00Z"], Fold::Once);
+    fold_row("0,30 1 * * *", &[first, "2026-11-02T06:00:00Z"], &[first, "2026-11-01T06:00:00Z"], Fold::Once);
+    let first = "2026-11-01T05:07:00Z";
+    fold_row("7 * * * *", &[first, "2026-11-01T07:07:00Z"], &[first, "2026-11-01T06:07:00Z"], Fold::Both);
+}
+
+fn gap_row(expr: &str, zone: &str, after: &str, skip: &[&str], shift: &[&str]) {
+    for (gap, expected) in [(Gap::Skip, skip), (Gap::Shift, shift)] {
+        let rule = CronRule::new(&spec(expr, zone, FoldChoice::Auto, gap), &super::ZONES).unwrap();
+        expect_of(&rule, after, expected);
+    }
+}
+
+fn fold_row(expr: &str, once: &[&str], both: &[&str], auto: Fold) {
+    let after = "2026-11-01T05:00:00Z";
+    expect_of(&with_fold(expr, "America/New_York", FoldChoice::Once), after, once);
+    expect_of(&with_fold(expr, "America/New_York", FoldChoice::Both), after, both);
+    assert_eq!(with_fold(expr, "America/New_York", FoldChoice::Auto).fold(), auto, "{expr}");
+}

@@ -1,0 +1,66 @@
+//! `countwheel-bench`: the load harness. One experiment a subcommand, on the real engine, disk and Redis.
+//!
+//! Exit 1 when anything is absent, early or delivered twice; figures alone never fail it. What a figure contains is
+//! said beside it.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bed;
+mod burst;
+mod check;
+mod cpu;
+mod drain;
+mod error;
+mod lags;
+mod ledger;
+mod limit;
+mod make;
+mod read_back;
+mod report;
+mod rules;
+mod seen;
+mod steady;
+mod wall;
+
+use error::BenchError;
+
+/// The load harness: every experiment makes its own data directory and, where asked, its own redis-server.
+#[derive(Parser)]
+#[command(name = "countwheel-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// Many schedules due on one instant.
+    Burst(burst::Options),
+    /// A steady rate, spread evenly over the milliseconds.
+    Steady(steady::Options),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = runtime.map_err(BenchError::from).and_then(|runtime| {
+        runtime.block_on(async {
+            match cli.experiment {
+                Experiment::Burst(options) => Ok((burst::run(&options).await?, options.setup.json)),
+                Experiment::Steady(options) => Ok((steady::run(&options).await?, options.setup.json)),
+            }
+        })
+    });
+    match outcome {
+        Ok((report, json)) => {
+            report.print(json);
+            if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("countwheel-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

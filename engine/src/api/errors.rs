@@ -1,0 +1,157 @@
+//! How a failure is told to a client: status, stable code, sentence, field.
+
+use std::fmt;
+
+use actix_web::{
+    HttpResponse, ResponseError,
+    http::{StatusCode, header},
+};
+use serde::Serialize;
+
+use crate::error::{CallError, Refusal};
+
+/// An answer that is no success: `{"error":{"code","message","field"?}}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    field: Option<String>,
+    retry_after_seconds: Option<u32>,
+    allow: Option<&'static str>,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), field: None, retry_after_seconds: None, allow: None }
+    }
+
+    fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after_seconds: Some(seconds), ..self }
+    }
+
+    pub(crate) fn invalid_json(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_json", message)
+    }
+
+    pub(crate) fn too_large(limit_bytes: usize) -> Self {
+        let message = format!("the body is longer than {limit_bytes} bytes: send less in one request");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    pub(crate) fn too_slow(limit_seconds: u64) -> Self {
+        let message = format!("the body did not arrive within {limit_seconds} s: send it without pausing");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
+    }
+
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path: the API stands under /v1")
+    }
+
+    pub(crate) fn no_such_schedule() -> Self {
+        CallError::NotFound.into()
+    }
+
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let message = format!("this path does not know the method: use {allow}");
+        Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message) }
+    }
+
+    pub(crate) fn cross_origin() -> Self {
+        let message = "the request comes from a web page: call the API from a program, not from a browser";
+        Self::new(StatusCode::FORBIDDEN, "cross_origin", message)
+    }
+
+    pub(crate) fn internal() -> Self {
+        let message = "the engine failed in a way that it does not know: see the server's log";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let field = (!refusal.field.is_empty()).then_some(refusal.field);
+        Self { field, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, refusal.code.as_str(), refusal.message) }
+    }
+}
+
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> Self {
+        let message = error.to_string();
+        let unavailable = |code| Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message.clone());
+        match error {
+            CallError::Refused(refusal) => refusal.into(),
+            CallError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::Overloaded => unavailable("overloaded").retry_after(1),
+            CallError::DiskFull => unavailable("disk_full").retry_after(30),
+            CallError::Poisoned(_) => unavailable("poisoned"),
+            CallError::NoLocalQueue => Self::new(StatusCode::CONFLICT, "no_local_queue", message),
+            CallError::Stopping => unavailable("stopping").retry_after(5),
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.status.as_u16(), self.code, self.message)
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status);
+        if let Some(seconds) = self.retry_after_seconds {
+            response.insert_header((header::RETRY_AFTER, seconds.to_string()));
+        }
+        if let Some(methods) = self.allow {
+            response.insert_header((header::ALLOW, methods));
+        }
+        let error = ErrorFields { code: self.code, message: &self.message, field: self.field.as_deref() };
+        response.json(ErrorBody { error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::RefusalCode;
+
+    #[test]
+    fn every_failure_of_a_call_has_a_status_a_code_and_a_hint_when_to_retry() {
+        let refusal = Refusal { code: RefusalCode::InvalidCron, field: "rule.cron".into(), message: "minute".into() };
+        let told = |error: CallError| {
+            let error = ApiError::from(error);
+            (error.status.as_u16(), error.code, error.retry_after_seconds, error.field)
+        };
+        assert_eq!(told(CallError::Refused(refusal)), (422, "invalid_cron", None, Some("rule.cron".to_owned())));
+        assert_eq!(told(CallError::NotFound), (404, "not_found", None, None));
+        assert_eq!(told(CallError::Overloaded), (503, "overloaded", Some(1), None));
+        assert_eq!(told(CallError::NoLocalQueue), (409, "no_local_queue", None, None));
+        assert_eq!(told(CallError::DiskFull), (503, "disk_full", Some(30), None));
+        assert_eq!(told(CallError::Poisoned("fsync: EIO".into())), (503, "poisoned", None, None));
+        assert_eq!(told(CallError::Stopping), (503, "stopping", Some(5), None));
+    }
+
+    #[test]
+    fn a_refusal_of_the_whole_body_names_no_field() {
+        let refusal = Refusal { code: RefusalCode::Invalid, field: String::new(), message: "m".into() };
+        assert_eq!(ApiError::from(refusal).field, None);
+    }
+}

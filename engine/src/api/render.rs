@@ -1,0 +1,415 @@
+//! How the engine's values look to a client: JSON with every key present, instants as RFC 3339 with milliseconds.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use serde::{Serialize, Serializer};
+
+use super::{
+    duration::show_ms,
+    spec_reader::{DEFAULT_MAX_LATENESS_MS, DEFAULT_RETRY},
+    words::{self, word},
+};
+use crate::{
+    engine::{Described, Forecast, Health, Page, Readiness},
+    kernel::{
+        calendar::{Gap, Warning},
+        id::{OccurrenceId, ScheduleId},
+        occurrence::{HistoryItem, Occurrence, State},
+        schedule::{InstantRange, RangeDisposition, Receipt, Rule, Schedule, Spec},
+        time::UnixMs,
+    },
+};
+
+/// An instant, written as RFC 3339.
+#[derive(Clone, Copy)]
+struct Instant(UnixMs);
+
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// An id, written with hyphens.
+struct Id<T>(T);
+
+impl<T: std::fmt::Display> Serialize for Id<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+fn instants(instants: &[UnixMs]) -> Vec<Instant> {
+    instants.iter().copied().map(Instant).collect()
+}
+
+/// `{schedule, next, warnings}`
+#[derive(Serialize)]
+pub(crate) struct DescribedBody<'a> {
+    schedule: ScheduleBody<'a>,
+    next: Vec<Instant>,
+    warnings: Vec<WarningBody<'a>>,
+}
+
+impl<'a> From<&'a Described> for DescribedBody<'a> {
+    fn from(described: &'a Described) -> Self {
+        Self {
+            schedule: (&described.schedule).into(),
+            next: instants(&described.schedule.next),
+            warnings: described.warnings.iter().map(WarningBody::from).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WarningBody<'a> {
+    code: &'a str,
+    message: &'a str,
+    at: Option<Instant>,
+}
+
+impl<'a> From<&'a Warning> for WarningBody<'a> {
+    fn from(warning: &'a Warning) -> Self {
+        Self { code: warning.code.as_str(), message: &warning.message, at: warning.at.map(Instant) }
+    }
+}
+
+/// The spec as resolved, then what the engine knows of it.
+#[derive(Serialize)]
+pub(crate) struct ScheduleBody<'a> {
+    schedule_id: Id<ScheduleId>,
+    version: u32,
+    state: &'static str,
+    #[serde(flatten)]
+    spec: SpecBody<'a>,
+    created_at: Instant,
+    updated_at: Instant,
+    last_run_at: Option<Instant>,
+    next_run_at: Option<Instant>,
+    overdue_ms: u64,
+    error: Option<&'a str>,
+}
+
+impl<'a> From<&'a Schedule> for ScheduleBody<'a> {
+    fn from(schedule: &'a Schedule) -> Self {
+        Self {
+            schedule_id: Id(schedule.id),
+            version: schedule.version,
+            state: schedule.state.as_str(),
+            spec: (&schedule.spec).into(),
+            created_at: Instant(schedule.created_at),
+            updated_at: Instant(schedule.updated_at),
+            last_run_at: schedule.last_run_at.map(Instant),
+            next_run_at: schedule.next_run_at.map(Instant),
+            overdue_ms: schedule.overdue_ms,
+            error: schedule.error.as_deref(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct SpecBody<'a> {
+    tenant: &'a str,
+    queue: &'a str,
+    name: Option<&'a str>,
+    rule: RuleBody<'a>,
+    start_at: Option<Instant>,
+    end_at: Option<Instant>,
+    payload: Option<&'a str>,
+    payload_base64: Option<String>,
+    misfire: MisfireBody,
+    max_lateness: String,
+    overlap: &'static str,
+    flexible_window: Option<String>,
+    retry: RetryBody,
+    effect: &'static str,
+    review_owner: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct MisfireBody {
+    policy: &'static str,
+}
+
+#[derive(Serialize)]
+struct RetryBody {
+    max_attempts: u64,
+    base: String,
+    cap: String,
+    deadline: Option<String>,
+    budget: Option<u64>,
+}
+
+impl<'a> From<&'a Spec> for SpecBody<'a> {
+    fn from(spec: &'a Spec) -> Self {
+        let payload = std::str::from_utf8(&spec.payload).ok();
+        let (max_attempts, base_ms, cap_ms) = DEFAULT_RETRY;
+        Self {
+            tenant: &spec.tenant,
+            queue: &spec.queue,
+            name: spec.name.as_deref(),
+            rule: RuleBody::of(spec),
+            start_at: spec.start_at.map(Instant),
+            end_at: spec.end_at.map(Instant),
+            payload,
+            payload_base64: payload.is_none().then(|| BASE64.encode(&spec.payload)),
+            misfire: MisfireBody { policy: "FIRE_ONCE" },
+            max_lateness: max_lateness(spec.max_lateness_ms),
+            overlap: "ALLOW",
+            flexible_window: (spec.flexible_window_ms > 0).then(|| show_ms(spec.flexible_window_ms)),
+            retry: RetryBody {
+                max_attempts,
+                base: show_ms(base_ms),
+                cap: show_ms(cap_ms),
+                deadline: None,
+                budget: None,
+            },
+            effect: "idempotent",
+            review_owner: None,
+        }
+    }
+}
+
+/// The default is shown as it is documented, `60s`; anything else in its largest unit.
+fn max_lateness(ms: u64) -> String {
+    if ms == DEFAULT_MAX_LATENESS_MS { "60s".to_owned() } else { show_ms(ms) }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RuleBody<'a> {
+    Cron { cron: &'a str, zone: &'a str, fold: &'static str, gap: &'static str, day_match: &'static str },
+    Every { every: String, anchor: Option<Instant>, basis: &'static str },
+    AtLocal { at_local: &'a str, zone: &'a str, fold: Option<&'static str>, gap: Option<&'static str> },
+    At { at: Instant },
+}
+
+impl<'a> RuleBody<'a> {
+    fn of(spec: &'a Spec) -> Self {
+        match (&spec.rule, &spec.at_local) {
+            (Rule::Cron(cron), _) => Self::Cron {
+                cron: &cron.expr,
+                zone: &cron.zone,
+                fold: cron.fold.as_str(),
+                gap: cron.gap.as_str(),
+                day_match: cron.day_match.as_str(),
+            },
+            (Rule::Every { every_ms, anchor }, _) => {
+                Self::Every { every: show_ms(every_ms.unsigned_abs()), anchor: anchor.map(Instant), basis: "slot" }
+            }
+            (Rule::At(_), Some(given)) => Self::AtLocal {
+                at_local: &given.local,
+                zone: &given.zone,
+                fold: given.fold.map(|fold| word(words::LOCAL_FOLD, &fold)),
+                gap: given.gap.map(Gap::as_str),
+            },
+            (Rule::At(at), None) => Self::At { at: Instant(*at) },
+        }
+    }
+}
+
+/// `{schedule, receipt}`
+#[derive(Serialize)]
+pub(crate) struct ReceiptedBody<'a> {
+    schedule: ScheduleBody<'a>,
+    receipt: ReceiptBody,
+}
+
+#[derive(Serialize)]
+struct ReceiptBody {
+    version: u32,
+    canceled: Vec<Id<OccurrenceId>>,
+    kept: Vec<Id<OccurrenceId>>,
+    cancel_requested: Vec<Id<OccurrenceId>>,
+    ranges: Vec<ReceiptRange>,
+    truncated: u64,
+}
+
+#[derive(Serialize)]
+struct ReceiptRange {
+    reason: &'static str,
+    from: Instant,
+    to: Instant,
+    count: Option<u64>,
+}
+
+impl<'a> ReceiptedBody<'a> {
+    pub(crate) fn new(schedule: &'a Schedule, receipt: &Receipt) -> Self {
+        let ids = |ids: &[OccurrenceId]| ids.iter().copied().map(Id).collect();
+        let range = |range: &InstantRange| ReceiptRange {
+            reason: match range.disposition {
+                RangeDisposition::Missed => "missed",
+                RangeDisposition::Canceled => "canceled",
+            },
+            from: Instant(range.first),
+            to: Instant(range.last),
+            count: range.count,
+        };
+        Self {
+            schedule: schedule.into(),
+            receipt: ReceiptBody {
+                version: receipt.version,
+                canceled: ids(&receipt.canceled),
+                kept: ids(&receipt.kept),
+                cancel_requested: ids(&receipt.cancel_requested),
+                ranges: receipt.ranges.iter().map(range).collect(),
+                truncated: receipt.truncated,
+            },
+        }
+    }
+}
+
+/// `{items, next_cursor}`
+#[derive(Serialize)]
+pub(crate) struct PageBody<'a, T> {
+    items: Vec<T>,
+    next_cursor: Option<&'a str>,
+}
+
+impl<'a, S, T: From<&'a S>> From<&'a Page<S>> for PageBody<'a, T> {
+    fn from(page: &'a Page<S>) -> Self {
+        Self { items: page.items.iter().map(T::from).collect(), next_cursor: page.next_cursor.as_deref() }
+    }
+}
+
+/// One line of a history.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum HistoryBody<'a> {
+    Occurrence(OccurrenceBody<'a>),
+    Range(RangeBody),
+}
+
+#[derive(Serialize)]
+pub(crate) struct OccurrenceBody<'a> {
+    occurrence_id: Id<OccurrenceId>,
+    schedule_id: Id<ScheduleId>,
+    version: u32,
+    tenant: &'a str,
+    queue: &'a str,
+    kind: &'static str,
+    lane: &'static str,
+    scheduled_for: Instant,
+    available_at: Instant,
+    enqueued_at: Option<Instant>,
+    state: &'static str,
+    reason: Option<&'static str>,
+    attempt_count: u32,
+    attempts: [(); 0],
+}
+
+/// Instants that were disposed of together: no occurrence, hence no id.
+#[derive(Serialize)]
+pub(crate) struct RangeBody {
+    occurrence_id: Option<Id<OccurrenceId>>,
+    state: &'static str,
+    reason: Option<&'static str>,
+    scheduled_for: Instant,
+    scheduled_until: Instant,
+    count: Option<u64>,
+}
+
+impl<'a> From<&'a HistoryItem> for HistoryBody<'a> {
+    fn from(item: &'a HistoryItem) -> Self {
+        match item {
+            HistoryItem::Occurrence(occurrence) => Self::Occurrence(occurrence.into()),
+            HistoryItem::Range(range) => Self::Range(range.into()),
+        }
+    }
+}
+
+impl<'a> From<&'a Occurrence> for OccurrenceBody<'a> {
+    fn from(occurrence: &'a Occurrence) -> Self {
+        Self {
+            occurrence_id: Id(occurrence.id),
+            schedule_id: Id(occurrence.schedule_id),
+            version: occurrence.version,
+            tenant: &occurrence.tenant,
+            queue: &occurrence.queue,
+            kind: occurrence.kind.as_str(),
+            lane: occurrence.lane.as_str(),
+            scheduled_for: Instant(occurrence.scheduled_for),
+            available_at: Instant(occurrence.available_at),
+            enqueued_at: occurrence.enqueued_at.map(Instant),
+            state: occurrence.state.as_str(),
+            reason: occurrence.reason,
+            attempt_count: occurrence.attempt_count,
+            attempts: [],
+        }
+    }
+}
+
+impl From<&InstantRange> for RangeBody {
+    fn from(range: &InstantRange) -> Self {
+        let (state, reason) = match range.disposition {
+            RangeDisposition::Missed => (State::Missed, None),
+            RangeDisposition::Canceled => (State::Canceled, Some("canceled")),
+        };
+        Self {
+            occurrence_id: None,
+            state: state.as_str(),
+            reason,
+            scheduled_for: Instant(range.first),
+            scheduled_until: Instant(range.last),
+            count: range.count,
+        }
+    }
+}
+
+/// `{next, warnings, tz_release}`
+#[derive(Serialize)]
+pub(crate) struct ForecastBody<'a> {
+    next: Vec<Instant>,
+    warnings: Vec<WarningBody<'a>>,
+    tz_release: &'a str,
+}
+
+impl<'a> From<&'a Forecast> for ForecastBody<'a> {
+    fn from(forecast: &'a Forecast) -> Self {
+        Self {
+            next: forecast.next.iter().map(|fire| Instant(fire.at)).collect(),
+            warnings: forecast.warnings.iter().map(WarningBody::from).collect(),
+            tz_release: &forecast.tz_release,
+        }
+    }
+}
+
+/// What `/healthz` says.
+#[derive(Serialize)]
+pub(crate) struct HealthBody<'a> {
+    live: bool,
+    reasons: &'a [String],
+    version: &'a str,
+    tz_release: &'a str,
+    shards: u16,
+    rehearsal: bool,
+}
+
+impl<'a> From<&'a Health> for HealthBody<'a> {
+    fn from(health: &'a Health) -> Self {
+        Self {
+            live: health.live,
+            reasons: &health.reasons,
+            version: health.version,
+            tz_release: &health.tz_release,
+            shards: health.shards,
+            rehearsal: health.rehearsal,
+        }
+    }
+}
+
+/// What `/readyz` says.
+#[derive(Serialize)]
+pub(crate) struct ReadinessBody<'a> {
+    ready: bool,
+    reasons: &'a [String],
+}
+
+impl<'a> From<&'a Readiness> for ReadinessBody<'a> {
+    fn from(readiness: &'a Readiness) -> Self {
+        Self { ready: readiness.ready, reasons: &readiness.reasons }
+    }
+}
+
+#[cfg(test)]
+#[path = "render_tests.rs"]
+mod tests;

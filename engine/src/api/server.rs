@@ -1,0 +1,76 @@
+//! The HTTP server itself: its limits, its headers, its one worker thread beside the shards.
+
+use std::{io, net::TcpListener, time::Duration};
+
+use actix_web::{
+    App, HttpServer, ResponseError,
+    body::{EitherBody, MessageBody},
+    dev::{Server, ServiceRequest, ServiceResponse},
+    http::header,
+    middleware::{DefaultHeaders, Next, from_fn},
+    web,
+};
+
+use super::{
+    errors::ApiError,
+    routes::{nothing_here, routes},
+};
+use crate::engine::Engine;
+
+/// Open connections; more wait in the backlog.
+const CONNECTIONS: usize = 1_024;
+/// How long the head of a request may take to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection may stay idle.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How long requests that are under way may take once the server stops.
+const DRAIN_SECONDS: u64 = 5;
+/// Threads for what would hold the worker up (previews).
+const BLOCKING_THREADS: usize = 2;
+
+/// Serves `engine` on `listener` until the returned server is stopped. It listens to no signals.
+///
+/// One worker is enough: a request costs the shard it asks more than it costs the server, and the cores belong to the
+/// shards.
+pub(crate) fn server(engine: Engine, listener: TcpListener) -> io::Result<Server> {
+    let rehearsal = engine.health().rehearsal;
+    let engine = web::Data::new(engine);
+    let app = move || {
+        App::new()
+            .app_data(engine.clone())
+            .wrap(from_fn(refuse_browsers))
+            .wrap(headers(rehearsal))
+            .configure(routes)
+            .default_service(web::to(nothing_here))
+    };
+    let server = HttpServer::new(app)
+        .workers(1)
+        .worker_max_blocking_threads(BLOCKING_THREADS)
+        .max_connections(CONNECTIONS)
+        .client_request_timeout(HEAD_TIMEOUT)
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(DRAIN_SECONDS)
+        .disable_signals()
+        .listen(listener)?;
+    Ok(server.run())
+}
+
+/// Answers are data, never pages, and a rehearsal says in each that it is one.
+fn headers(rehearsal: bool) -> DefaultHeaders {
+    let headers =
+        DefaultHeaders::new().add((header::X_CONTENT_TYPE_OPTIONS, "nosniff")).add((header::CACHE_CONTROL, "no-store"));
+    if rehearsal { headers.add(("Countwheel-Rehearsal", "true")) } else { headers }
+}
+
+/// Without tokens any web page that a person on this machine opens could reach the loopback address, and a browser
+/// sends what such a page asks for. It also names the page: that is refused.
+async fn refuse_browsers<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, actix_web::Error> {
+    if request.headers().contains_key(header::ORIGIN) {
+        let refusal = ApiError::cross_origin().error_response();
+        return Ok(request.into_response(refusal).map_into_right_body());
+    }
+    Ok(next.call(request).await?.map_into_left_body())
+}

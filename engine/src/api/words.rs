@@ -1,0 +1,47 @@
+//! The words of the API that stand for choices: one table each, read and written from the same place.
+
+use crate::kernel::{
+    calendar::{DayMatch, FoldChoice, Gap, LocalFold},
+    occurrence::State,
+    schedule::ScheduleState,
+};
+
+/// A choice of words.
+pub(crate) type Words<T> = &'static [(&'static str, T)];
+
+pub(crate) const FOLD: Words<FoldChoice> = &[
+    (FoldChoice::Auto.as_str(), FoldChoice::Auto),
+    (FoldChoice::Once.as_str(), FoldChoice::Once),
+    (FoldChoice::Both.as_str(), FoldChoice::Both),
+];
+pub(crate) const GAP: Words<Gap> = &[(Gap::Skip.as_str(), Gap::Skip), (Gap::Shift.as_str(), Gap::Shift)];
+pub(crate) const DAY_MATCH: Words<DayMatch> =
+    &[(DayMatch::Or.as_str(), DayMatch::Or), (DayMatch::And.as_str(), DayMatch::And)];
+pub(crate) const LOCAL_FOLD: Words<LocalFold> = &[("first", LocalFold::First), ("second", LocalFold::Second)];
+pub(crate) const LOCAL_GAP: Words<Gap> = &[(Gap::Shift.as_str(), Gap::Shift)];
+pub(crate) const SCHEDULE_STATE: Words<ScheduleState> = &[
+    (ScheduleState::Active.as_str(), ScheduleState::Active),
+    (ScheduleState::Completed.as_str(), ScheduleState::Completed),
+    (ScheduleState::Canceled.as_str(), ScheduleState::Canceled),
+];
+pub(crate) const OCCURRENCE_STATE: Words<State> = &[
+    (State::Scheduled.as_str(), State::Scheduled),
+    (State::Enqueued.as_str(), State::Enqueued),
+    (State::Succeeded.as_str(), State::Succeeded),
+    (State::Missed.as_str(), State::Missed),
+    (State::Canceled.as_str(), State::Canceled),
+];
+
+/// What a choice means that is written with `word`; the error lists the words there are.
+pub(crate) fn meaning<T: Copy>(words: Words<T>, word: &str) -> Result<T, String> {
+    let found = words.iter().find(|(known, _)| *known == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(known, _)| *known).collect();
+        format!("must be one of {}", known.join(", "))
+    })
+}
+
+/// How `value` is written.
+pub(crate) fn word<T: PartialEq>(words: Words<T>, value: &T) -> &'static str {
+    words.iter().find(|(_, known)| known == value).map_or("unknown", |(word, _)| word)
+}

@@ -1,0 +1,120 @@
+//! The real binary as a server in a temporary directory, and a client that is just enough HTTP for tests.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The command under test; its log is kept to errors.
+pub(crate) fn countwheel() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_countwheel"));
+    command.env("RUST_LOG", "error").stdin(Stdio::null());
+    command
+}
+
+/// What a `serve` that must be refused says: its code and its stderr.
+pub(crate) fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = countwheel().arg("serve").args(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Serves `data` on a free port with `more` options, and waits until it listens.
+    pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
+        let mut command = countwheel();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("countwheel: listening on http://");
+        let address = address.unwrap_or_else(|| panic!("said {line:?}")).parse().unwrap();
+        Self { child, address }
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// One request, one answer.
+    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Reply {
+        self.send(method, path, &[], body.as_bytes())
+    }
+
+    /// The same with headers.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        head.push_str("\r\n");
+        self.exchange(&[head.as_bytes(), body].concat())
+    }
+
+    /// Sends these bytes on a connection of their own and reads to its end.
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> Reply {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        Reply::read(&reply)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    fn read(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status: {head:?}"));
+        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Status, code and field of an error.
+    pub(crate) fn refusal(&self) -> (u16, String, Option<String>) {
+        let error = &self.json()["error"];
+        let text = |key: &str| error[key].as_str().map(str::to_owned);
+        assert!(text("message").is_some_and(|message| !message.is_empty()), "{self:?}");
+        (self.status, text("code").unwrap_or_else(|| panic!("{self:?}")), text("field"))
+    }
+}
