@@ -27,7 +27,7 @@ pub(super) fn cron(expr: &str, zone: &str) -> Spec {
 }
 
 pub(super) fn every(every_ms: i64, anchor: UnixMs) -> Spec {
-    spec(Rule::Every { every_ms, anchor })
+    spec(Rule::Every { every_ms, anchor: Some(anchor) })
 }
 
 pub(super) fn spec(rule: Rule) -> Spec {
