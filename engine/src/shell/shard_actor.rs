@@ -170,14 +170,16 @@ impl ShardActor {
         let reading = self.clock.reading();
         let now = self.time.observe(reading);
         let mut turn = Turn::default();
+        let advances = !blocked && !self.time.is_suspect() && self.is_writable();
         if !blocked {
             self.hear_queue(now, &mut turn);
-            if !self.time.is_suspect() && self.is_writable() {
-                self.shard.advance(now, &mut turn);
-            }
+        }
+        if advances {
+            self.shard.advance(now, &mut turn);
         }
         self.carry_out(turn);
-        self.alarm.set(self.shard.next_wake());
+        // While nothing may be decided, what is due stays due: ring in a second, not at once and again.
+        self.alarm.set(self.shard.next_wake().filter(|_| advances));
         self.publish_status(reading.boottime_ms);
     }
 
