@@ -45,9 +45,6 @@ const FINE: u8 = 0;
 const DAMAGED: u8 = 1;
 const USAGE: u8 = 2;
 
-/// What is done to one log: what to print, and the exit code.
-type Act = fn(&Path) -> Result<(String, u8), OpenError>;
-
 /// Runs the command for every log in the directory and says on standard error what is wrong.
 #[must_use]
 pub fn run(args: WalArgs) -> ExitCode {
