@@ -172,6 +172,8 @@ type Varint = Configuration<
 >;
 const VARINT: Varint = Configuration::default().with_varint_encoding();
 
+type Runs = Vec<(u64, u64)>;
+type Span = Option<(i64, i64)>;
 type CronMirror = (u32, String, String, bool, bool, bool);
 type EveryMirror = (u32, i64, i64);
 type AtMirror = (u32, i64, Option<(String, String, Option<bool>, bool)>);
@@ -192,18 +194,18 @@ fn wincode_reads_every_body() {
             Record::TenantNamed(n) | Record::QueueNamed(n) => assert_eq!(reads::<(String,)>(&body), (n.name,)),
             Record::ScheduleCreated(created) => wincode_reads_a_schedule(&body, *created),
             Record::Canceled(c) => {
-                let mirror: (u32, Vec<(u64, u64)>, Option<(i64, i64)>) = reads(&body);
+                let mirror: (u32, Runs, Span) = reads(&body);
                 assert_eq!(mirror, (c.schedule, c.kept, c.due), "{name}");
             }
             Record::Materialized(m) => {
                 assert_eq!(reads::<(i64, Vec<u32>)>(&body), (m.scheduled_for, m.schedules));
             }
             Record::Misfired(m) => {
-                let mirror: (u32, Vec<i64>, Option<(i64, i64)>, Vec<(u64, u64)>, i64) = reads(&body);
+                let mirror: (u32, Vec<i64>, Span, Runs, i64) = reads(&body);
                 assert_eq!(mirror, (m.schedule, m.admitted, m.missed, m.missed_occurrences, m.through));
             }
             Record::Enqueued(e) => {
-                let mirror: (u32, u64, u64, u64, i64, Vec<(u64, u64)>) = reads(&body);
+                let mirror: (u32, u64, u64, u64, i64, Runs) = reads(&body);
                 assert_eq!(mirror, (e.stream, e.generation, e.first_counter, e.added, e.at, e.runs));
             }
             Record::Completed(c) => assert_eq!(reads::<(u64,)>(&body), (c.occurrence,)),
