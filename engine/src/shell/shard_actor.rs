@@ -168,6 +168,12 @@ impl ShardActor {
             self.perform(effect);
         }
         let reading = self.clock.reading();
+        if self.is_poisoned() && !self.gate.is_empty() {
+            // Nothing that waits will ever be durable: whoever waits for an answer is told why.
+            self.status_at_ms = i64::MIN;
+            self.publish_status(reading.boottime_ms);
+            self.gate.drain();
+        }
         let now = self.time.observe(reading);
         let mut turn = Turn::default();
         let advances = !blocked && !self.time.is_suspect() && self.is_writable();
@@ -285,7 +291,12 @@ impl ShardActor {
             Effect::Materialized(available_at) => {
                 self.metrics.materialization_lead.record(millis(available_at.since(self.time.now())));
             }
-            Effect::Start(generation) => self.backend.queue().start(generation),
+            Effect::Start(generation) => {
+                if let Some(journal) = &self.journal {
+                    journal.log().set_generation(generation);
+                }
+                self.backend.queue().start(generation);
+            }
         }
     }
 
@@ -303,6 +314,11 @@ impl ShardActor {
         use countwheel_wal::State;
         let state = self.journal.as_ref().map(Journal::state);
         matches!(state, Some(State::Running | State::OnReserve))
+    }
+
+    fn is_poisoned(&self) -> bool {
+        let state = self.journal.as_ref().map(Journal::state);
+        matches!(state, Some(countwheel_wal::State::Poisoned(_)))
     }
 
     /// Why a write is refused at the moment, if so.

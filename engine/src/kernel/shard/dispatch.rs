@@ -27,6 +27,8 @@ impl Shard {
             return;
         }
         for &number in numbers {
+            // It may have been counted among the lost while it was on its way.
+            self.resend.remove(&number);
             if let Some(row) = self.occurrences.row(number)
                 && row.state == State::Scheduled
             {
@@ -87,7 +89,6 @@ impl Shard {
                 self.counters.conflicts += 1;
                 continue;
             };
-            self.resend.remove(&number);
             let follows = last.generation == entry.generation && last.counter.checked_add(1) == Some(entry.counter);
             if !run.is_empty() && !follows {
                 self.landed((stream, first, added), &run, now, now, turn);

@@ -146,7 +146,8 @@ pub(super) fn dispositions(world: &World) {
         let next = next_instant(world, row, decided);
         assert!(next.is_none_or(|next| next > row.decided_through), "{next:?} has no disposition");
         let due = next.filter(|next| !row.canceled && Shard::available_at(row, *next) <= world.now);
-        assert_eq!(due, None, "schedule {number} is behind at {}", world.now);
+        // A limit of a few occurrences is filled by what is materialised ahead; the others wait their turn.
+        assert!(due.is_none() || shard.at_live_limit, "schedule {number} is behind at {}: {due:?}", world.now);
     }
 }
 

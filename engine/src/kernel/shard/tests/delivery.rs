@@ -78,6 +78,23 @@ fn what_the_queue_lost_is_sent_again_even_when_a_crash_comes_in_between() {
 }
 
 #[test]
+fn what_lands_again_while_a_second_loss_is_told_is_not_sent_a_third_time() {
+    let mut rig = one_landed();
+    let stream = rig.stream(OccurrenceNo(0));
+    rig.turn(|shard, turn| shard.lost(stream, None, at("08:00:13"), turn));
+    rig.shard.queue_ready();
+    rig.advance(at("08:00:13"));
+    assert_eq!(rig.handed, [OccurrenceNo(0)]);
+    rig.shard.queue_away(None, "cut".into(), at("08:00:14"));
+    let survived = Some(EntryId { generation: 1, counter: 2 });
+    rig.turn(|shard, turn| shard.lost(stream, survived, at("08:00:14"), turn));
+    rig.land(at("08:00:14"));
+    rig.shard.queue_ready();
+    rig.advance(at("08:00:15"));
+    assert_eq!(rig.handed, []);
+}
+
+#[test]
 fn what_survived_and_what_is_older_than_the_window_is_not_sent_again() {
     let mut rig = one_landed();
     let stream = rig.stream(OccurrenceNo(0));
