@@ -4,6 +4,7 @@
 //! disk allows without encoding, checksums, threads, or new segments. All in one run, since disks have moods.
 //! `RECOVERY_MB=1024` recovers a larger log than the default 256 MB.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,7 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use countwheel_wal::{Log, Lsn, Options, OsFs, Records, SyncPolicy, Urgency};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use okaywal::{Configuration, LogVoid};
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Config, Engine, LogBatch, MessageExt, ReadableSize};
@@ -44,30 +46,35 @@ fn wait_until(log: &Log, lsn: Lsn) {
     }
 }
 
-fn ours(records_a_batch: usize, in_flight: usize, batches: u64) -> Duration {
+/// One log for all samples, so that segments come and go as they do in use.
+fn ours(records_a_batch: usize, in_flight: usize) -> impl FnMut(u64) -> Duration {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut options = Options::default();
     options.reserve_bytes = 0;
     let log = open(dir.path(), options);
     let body = record(1);
     let mut records = Records::new();
-    let mut sent = std::collections::VecDeque::new();
-    let started = Instant::now();
-    for _ in 0..batches {
-        records.clear();
-        for _ in 0..records_a_batch {
-            records.push(1, black_box(&body));
+    let mut sent = VecDeque::new();
+    move |batches| {
+        let _kept = &dir;
+        let started = Instant::now();
+        for _ in 0..batches {
+            records.clear();
+            for _ in 0..records_a_batch {
+                records.push(1, black_box(&body));
+            }
+            if sent.len() == in_flight {
+                wait_until(&log, sent.pop_front().expect("batches are in flight"));
+            }
+            sent.push_back(log.append(&records, Urgency::Prompt).expect("the queue has room"));
         }
-        if sent.len() == in_flight {
-            wait_until(&log, sent.pop_front().expect("batches are in flight"));
-        }
-        sent.push_back(log.append(&records, Urgency::Prompt).expect("the queue has room"));
+        sent.clear();
+        wait_until(&log, log.last());
+        started.elapsed()
     }
-    wait_until(&log, log.last());
-    started.elapsed()
 }
 
-fn limit(records_a_batch: usize, batches: u64) -> Duration {
+fn limit(records_a_batch: usize) -> impl FnMut(u64) -> Duration {
     const FILE_BYTES: usize = 64 << 20;
     let file = tempfile::tempfile().expect("a temporary file");
     file.write_all_at(&vec![0; FILE_BYTES], 0).expect("room for the file");
@@ -75,16 +82,18 @@ fn limit(records_a_batch: usize, batches: u64) -> Duration {
     let frame_bytes = (104 + records_a_batch * (RECORD_BYTES + 3)).next_multiple_of(BLOCK_BYTES);
     let frame: Vec<u8> = (0..frame_bytes).map(|at| record(at as u64)[0]).collect();
     let mut offset = 0;
-    let started = Instant::now();
-    for _ in 0..batches {
-        if offset + frame_bytes > FILE_BYTES {
-            offset = 0;
+    move |batches| {
+        let started = Instant::now();
+        for _ in 0..batches {
+            if offset + frame_bytes > FILE_BYTES {
+                offset = 0;
+            }
+            file.write_all_at(&frame, offset as u64).expect("a write");
+            file.sync_data().expect("a sync");
+            offset += frame_bytes;
         }
-        file.write_all_at(&frame, offset as u64).expect("a write");
-        file.sync_data().expect("a sync");
-        offset += frame_bytes;
+        started.elapsed()
     }
-    started.elapsed()
 }
 
 struct Numbered;
@@ -114,45 +123,58 @@ fn open_raft_engine(dir: &Path) -> Engine {
     .expect("raft-engine opens")
 }
 
-fn raft_engine(records_a_batch: usize, batches: u64) -> Duration {
+fn raft_engine(records_a_batch: usize) -> impl FnMut(u64) -> Duration {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let engine = open_raft_engine(dir.path());
     let mut next = 1;
-    let mut took = Duration::ZERO;
-    for _ in 0..batches {
-        // Making the entries is not timed: ours borrows its bodies.
-        let entries: Vec<BytesValue> = (next..next + records_a_batch as u64).map(numbered).collect();
-        next += records_a_batch as u64;
-        let started = Instant::now();
-        let mut batch = LogBatch::with_capacity(1);
-        batch.add_entries::<Numbered>(1, &entries).expect("entries in order");
-        engine.write(&mut batch, true).expect("a write");
-        took += started.elapsed();
-        // Its memory table would grow for ever.
-        engine.compact_to(1, next - 1);
+    move |batches| {
+        let _kept = &dir;
+        let mut took = Duration::ZERO;
+        for _ in 0..batches {
+            // Making the entries is not timed: ours borrows its bodies.
+            let entries: Vec<BytesValue> = (next..next + records_a_batch as u64).map(numbered).collect();
+            next += records_a_batch as u64;
+            let started = Instant::now();
+            let mut batch = LogBatch::with_capacity(1);
+            batch.add_entries::<Numbered>(1, &entries).expect("entries in order");
+            engine.write(&mut batch, true).expect("a write");
+            took += started.elapsed();
+            // Its memory table would grow for ever.
+            engine.compact_to(1, next - 1);
+        }
+        took
     }
-    took
 }
 
 fn okay_configuration(dir: &Path) -> Configuration {
     Configuration::default_for(dir).preallocate_bytes(64 << 20).checkpoint_after_bytes(60 << 20)
 }
 
-fn okaywal(records_a_batch: usize, batches: u64) -> Duration {
+fn okaywal(records_a_batch: usize) -> impl FnMut(u64) -> Duration {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let log = okay_configuration(dir.path()).open(LogVoid).expect("okaywal opens");
     let body = record(1);
-    let started = Instant::now();
-    for _ in 0..batches {
-        let mut entry = log.begin_entry().expect("an entry");
-        for _ in 0..records_a_batch {
-            entry.write_chunk(black_box(&body)).expect("a chunk");
+    move |batches| {
+        let _kept = &dir;
+        let started = Instant::now();
+        for _ in 0..batches {
+            let mut entry = log.begin_entry().expect("an entry");
+            for _ in 0..records_a_batch {
+                entry.write_chunk(black_box(&body)).expect("a chunk");
+            }
+            entry.commit().expect("a commit");
         }
-        entry.commit().expect("a commit");
+        started.elapsed()
     }
-    let took = started.elapsed();
-    log.shutdown().expect("okaywal stops");
-    took
+}
+
+fn bench(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    records_a_batch: usize,
+    mut run: impl FnMut(u64) -> Duration,
+) {
+    group.bench_function(BenchmarkId::new(name, records_a_batch), |bencher| bencher.iter_custom(&mut run));
 }
 
 fn append(c: &mut Criterion) {
@@ -160,14 +182,11 @@ fn append(c: &mut Criterion) {
     group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     for records_a_batch in BATCHES {
         group.throughput(Throughput::Elements(records_a_batch as u64));
-        let mut bench = |name: &str, run: &dyn Fn(u64) -> Duration| {
-            group.bench_function(BenchmarkId::new(name, records_a_batch), |bencher| bencher.iter_custom(run));
-        };
-        bench("limit", &|batches| limit(records_a_batch, batches));
-        bench("ours", &|batches| ours(records_a_batch, 2, batches));
-        bench("ours_one_in_flight", &|batches| ours(records_a_batch, 1, batches));
-        bench("raft-engine", &|batches| raft_engine(records_a_batch, batches));
-        bench("okaywal", &|batches| okaywal(records_a_batch, batches));
+        bench(&mut group, "limit", records_a_batch, limit(records_a_batch));
+        bench(&mut group, "ours", records_a_batch, ours(records_a_batch, 2));
+        bench(&mut group, "ours_one_in_flight", records_a_batch, ours(records_a_batch, 1));
+        bench(&mut group, "raft-engine", records_a_batch, raft_engine(records_a_batch));
+        bench(&mut group, "okaywal", records_a_batch, okaywal(records_a_batch));
     }
     group.finish();
 }

@@ -5,6 +5,7 @@
 //! explicit ids in batches of 2,048.
 //!
 //! - `raw`: hand-encoded XADD over a plain socket, three batches in flight, answers counted and not read: the limit;
+//! - `raw in MULTI`: the same with MULTI/EXEC around each batch: what all-or-nothing costs;
 //! - `ours`: through the queue, staged before the clock starts (its cost is shown beside), MULTI/EXEC a batch, every
 //!   answer read, every event polled;
 //! - `redis async`, `redis sync`: the redis crate's pipelines, the first with three in flight;
@@ -54,8 +55,9 @@ fn main() {
     let entries = entries_wanted();
     let server = RedisServer::start(&["--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"]);
     type Contender = fn(&RedisServer, usize) -> Cost;
-    let contenders: [(&str, Contender); 5] = [
-        ("raw (the limit)", raw),
+    let contenders: [(&str, Contender); 6] = [
+        ("raw (the limit)", |server, entries| raw(server, entries, false)),
+        ("raw in MULTI", |server, entries| raw(server, entries, true)),
         ("ours", ours),
         ("redis async pipeline", redis_async),
         ("redis sync pipeline", redis_sync),
@@ -147,7 +149,7 @@ fn fields(number: usize) -> [(&'static str, Vec<u8>); 3] {
     ]
 }
 
-fn raw(server: &RedisServer, entries: usize) -> Cost {
+fn raw(server: &RedisServer, entries: usize, in_multi: bool) -> Cost {
     let mut bodies = Vec::new();
     for number in 0..entries {
         let mut body = Vec::new();
@@ -168,19 +170,26 @@ fn raw(server: &RedisServer, entries: usize) -> Cost {
         let mut bytes = Vec::new();
         for (batch, bodies) in bodies.chunks(BATCH).enumerate() {
             bytes.clear();
+            if in_multi {
+                bytes.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n");
+            }
             for (place, body) in bodies.iter().enumerate() {
                 let id = format!("1-{}", batch * BATCH + place + 1);
                 write!(bytes, "*9\r\n$4\r\nXADD\r\n${}\r\n{KEY}\r\n${}\r\n{id}\r\n", KEY.len(), id.len())
                     .expect("memory");
                 bytes.extend_from_slice(body);
             }
+            if in_multi {
+                bytes.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+            }
             socket.write_all(&bytes).expect("a write");
-            in_flight.push_back(bodies.len());
+            // An id is two lines; in a transaction also OK, QUEUED each, and the head of EXEC's answer.
+            in_flight.push_back(if in_multi { 3 * bodies.len() + 2 } else { 2 * bodies.len() });
             if in_flight.len() == IN_FLIGHT {
-                skip_lines(&mut answers, 2 * in_flight.pop_front().expect("three"));
+                skip_lines(&mut answers, in_flight.pop_front().expect("three"));
             }
         }
-        skip_lines(&mut answers, 2 * in_flight.iter().sum::<usize>());
+        skip_lines(&mut answers, in_flight.iter().sum());
     })
 }
 

@@ -260,7 +260,7 @@ impl Engine {
             return Err(Refusal::new(RefusalCode::Invalid, "count", message));
         }
         let from = from.unwrap_or_else(|| self.now());
-        let (resolved, _) = resolve_rule(rule, start_at, from, &self.running.zones)?;
+        let (resolved, _) = resolve_rule(rule, start_at, &self.running.zones)?;
         let window = Window { from, start_at, end_at, count };
         let Preview { next, warnings, .. } = match &resolved {
             Rule::Cron(cron) => {
@@ -269,7 +269,7 @@ impl Engine {
                 preview(Previewed::Cron(&rule), &window)
             }
             Rule::Every { every_ms, anchor } => {
-                let grid = Interval::new(*anchor, *every_ms).expect("a resolved distance is positive");
+                let grid = Interval::new(anchor.unwrap_or(from), *every_ms).expect("a resolved distance is positive");
                 preview(Previewed::Interval(grid), &window)
             }
             Rule::At(at) => preview(Previewed::At(*at), &window),

@@ -1,6 +1,6 @@
 //! Bodies of fuzz targets, as plain functions that tests run too. Each panics when a promise is broken.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use crate::{
     kernel::{
@@ -8,12 +8,15 @@ use crate::{
             CronRule, CronSpec, DayMatch, FoldChoice, Gap, ZoneSet,
             preview::{Previewed, Window, preview as look_ahead},
         },
+        record::Record,
+        shard::model::run_kernel,
         time::UnixMs,
     },
     shell::tzdata,
 };
 
 static ZONES: LazyLock<ZoneSet> = LazyLock::new(tzdata::bundled);
+static SHARED_ZONES: LazyLock<Arc<ZoneSet>> = LazyLock::new(|| Arc::new(tzdata::bundled()));
 const PLACES: [&str; 6] =
     ["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Antarctica/Troll", "Africa/Casablanca"];
 
@@ -51,6 +54,21 @@ pub fn preview(bytes: &[u8]) {
     let Some(last) = shown.next.last() else { return };
     assert_eq!(rule.count(from, last.at), shown.next.len() as u64);
     assert_eq!(rule.latest(from, last.at), Some(last.at));
+}
+
+/// A kind and a body: an error, or a record whose bytes are read back as itself.
+pub fn record(bytes: &[u8]) {
+    let Some((&kind, body)) = bytes.split_first() else { return };
+    if let Ok(record) = Record::decode(kind, body) {
+        let mut again = Vec::new();
+        record.encode(&mut again);
+        assert_eq!(Record::decode(kind, &again).as_ref(), Ok(&record));
+    }
+}
+
+/// Choices: a shard, its log, its clocks and its queue keep every promise.
+pub fn kernel(script: &[u8]) {
+    run_kernel(script, &SHARED_ZONES);
 }
 
 #[cfg(test)]

@@ -109,13 +109,15 @@ impl Appender {
         stamp: Stamp,
         spares: &mut dyn SpareSource,
     ) -> Result<(), WriteError> {
-        if !self.has_room(batch.frame_bytes()) {
+        if !self.has_room(batch.frame_bytes() + BLOCK_BYTES) {
             self.rotate(stamp, spares)?;
         }
-        self.write(batch, stamp, false)
+        self.write(batch, stamp, false)?;
+        spares.advance(self.active.end, self.active.bytes);
+        Ok(())
     }
 
-    /// Vouches for everything durable with an empty batch; does nothing where there is no room for one.
+    /// Vouches for everything durable with an empty batch; does nothing where a batch on disk does so already.
     pub(crate) fn mark(&mut self, stamp: Stamp) -> Result<(), WriteError> {
         if !self.needs_marker() || !self.has_room(BLOCK_BYTES) {
             return Ok(());
@@ -134,7 +136,7 @@ impl Appender {
         Ok(())
     }
 
-    /// A batch never takes the block that the SEAL will need.
+    /// A SEAL always fits in the end, and behind each batch of records a marker: commits ask for a block more.
     fn has_room(&self, frame_bytes: usize) -> bool {
         !self.active.is_sealed && self.active.end + (frame_bytes + BLOCK_BYTES) as u64 <= self.active.bytes
     }

@@ -58,7 +58,7 @@ impl Log {
         let health = Arc::new(Health::new(notify as Notify));
         let queue = Queue::new(recovered.last, options.queue_bytes, options.body_limit_bytes());
         let shared = Arc::new(Shared::new(queue, recovered.generation, Arc::clone(&health)));
-        let stock = Arc::new(Stock::default());
+        let stock = Arc::new(Stock::new(options.segment_bytes));
         let stop_tidily = Arc::default();
         let stocker = Stocker {
             fs,
@@ -80,7 +80,7 @@ impl Log {
         let mut log = Self { shared, stock, stocker: None, writer: None, stop_tidily, _lock: lock };
         let is_tidy = Arc::clone(&log.stop_tidily);
         log.stocker = Some(spawn("wal-stocker", dir, move || {
-            stocker.run();
+            stocker.run_guarded();
             if is_tidy.load(Ordering::Acquire) {
                 stocker.tidy();
             }

@@ -71,9 +71,15 @@ impl Options {
         Ok(())
     }
 
-    /// The longest body a batch of this log may have: one batch, block 0 and a SEAL fit into a segment.
+    /// The segment that is made while a log opens, when somebody waits for it, is no longer than needed.
+    pub(crate) fn first_segment_bytes(&self) -> u64 {
+        const FIRST_BYTES: u64 = 2 * MAX_BODY_BYTES as u64;
+        self.segment_bytes.min(FIRST_BYTES)
+    }
+
+    /// The longest body a batch of this log may have: block 0, one batch, a marker and a SEAL fit into a segment.
     pub(crate) fn body_limit_bytes(&self) -> usize {
-        let room = self.segment_bytes.saturating_sub(2 * BLOCK_BYTES as u64) as usize;
+        let room = self.segment_bytes.saturating_sub(3 * BLOCK_BYTES as u64) as usize;
         room.saturating_sub(HEADER_BYTES).min(MAX_BODY_BYTES)
     }
 }

@@ -168,7 +168,7 @@ fn load_or_make_identity(fs: &dyn Fs, layout: &Layout, wall_ms: u64) -> Result<I
     }
     let mut random = [0; 32];
     getrandom::fill(&mut random)
-        .map_err(|error| OpenError::io("made: no random bytes", &layout.identity())(error.into()))?;
+        .map_err(|error| OpenError::io("made", &layout.identity())(std::io::Error::other(error.to_string())))?;
     let (mut log_id, mut key) = ([0; 16], [0; 16]);
     log_id.copy_from_slice(&random[..16]);
     key.copy_from_slice(&random[16..]);
@@ -225,7 +225,7 @@ impl Recovery<'_> {
     fn begin(&self, header: SegmentHeader) -> Result<Ready, WriteError> {
         let path = self.layout.unfinished(header.first_lsn);
         let sync = SyncPolicy::Always;
-        let spare = make_spare(&**self.fs, path, self.options.segment_bytes, sync, &|| true)?;
+        let spare = make_spare(&**self.fs, path, self.options.first_segment_bytes(), sync, &|_| true)?;
         install(&**self.fs, self.layout, &self.identity.key, &spare, &header, sync)?;
         let active = Active {
             file: spare.file,
@@ -277,7 +277,8 @@ impl Recovery<'_> {
             }
             Tail::Open | Tail::Sealed => None,
         };
-        let bytes = self.options.segment_bytes.max(end.walked.end + BLOCK_BYTES as u64);
+        let bytes = end.walked.end + self.options.first_segment_bytes();
+        let bytes = bytes.min(self.options.segment_bytes).max(end.walked.end + 2 * BLOCK_BYTES as u64);
         let active = copy_prefix(&**self.fs, self.layout, &end.header, end.walked.end, bytes)?;
         Ok((active, end.walked.chain, torn))
     }

@@ -1,6 +1,7 @@
 //! Segments made ahead of time: written full of zeros and synced, so that a commit neither allocates nor waits for
 //! metadata, and `install`, which gives one its place in the log.
 
+use std::io;
 use std::path::PathBuf;
 
 use crate::fs::{File, Fs, write_all_at, write_zeros_at};
@@ -10,8 +11,8 @@ use crate::options::SyncPolicy;
 use crate::segment::SegmentHeader;
 use crate::write_error::WriteError;
 
-/// Written and synced in steps, so that a commit beside it never waits behind a whole segment.
-const STEP_BYTES: u64 = 8 << 20;
+/// Written and synced in steps, so that a commit beside it never waits behind more.
+pub(crate) const STEP_BYTES: u64 = 1 << 20;
 
 /// A file of zeros that is no segment yet.
 pub(crate) struct Spare {
@@ -24,21 +25,27 @@ pub(crate) struct Spare {
 pub(crate) trait SpareSource {
     fn take(&mut self) -> Result<Spare, WriteError>;
 
+    /// The active segment is filled up to `end` of its `bytes`: the sooner it is full, the sooner a spare is needed.
+    fn advance(&mut self, end: u64, bytes: u64) {
+        let _ = (end, bytes);
+    }
+
     /// Takes back a spare that could not be installed for want of space.
     fn put_back(&mut self, spare: Spare);
 }
 
-/// Makes a spare; what there is of it is removed again if the disk is full or `keep_on` says no.
+/// Makes a spare: takes all its space at once, and then fills it as fast as `pace` lets it, which is told how many
+/// bytes are filled and says whether to go on. What there is of it is removed again if the disk is full or it may not.
 pub(crate) fn make_spare(
     fs: &dyn Fs,
     path: PathBuf,
     bytes: u64,
     sync: SyncPolicy,
-    keep_on: &dyn Fn() -> bool,
+    pace: &dyn Fn(u64) -> bool,
 ) -> Result<Spare, WriteError> {
     let file = fs.create_new(&path).map_err(WriteError::io("created", &path))?;
     let spare = Spare { file, path, bytes };
-    match fill(&spare, sync, keep_on) {
+    match fill(&spare, sync, pace) {
         Ok(()) => Ok(spare),
         Err(error) => {
             if !matches!(error, WriteError::Broken { .. }) {
@@ -52,18 +59,25 @@ pub(crate) fn make_spare(
     }
 }
 
-fn fill(spare: &Spare, sync: SyncPolicy, keep_on: &dyn Fn() -> bool) -> Result<(), WriteError> {
+fn fill(spare: &Spare, sync: SyncPolicy, pace: &dyn Fn(u64) -> bool) -> Result<(), WriteError> {
+    match spare.file.allocate(spare.bytes) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+        allocated => allocated.map_err(WriteError::io("allocated", &spare.path))?,
+    }
     let mut done = 0;
     while done < spare.bytes {
-        if !keep_on() {
+        if !pace(done) {
             return Err(WriteError::Stopped);
         }
         let step = STEP_BYTES.min(spare.bytes - done);
         write_zeros_at(&*spare.file, done, step).map_err(WriteError::io("written", &spare.path))?;
         done += step;
         if sync == SyncPolicy::Always {
-            spare.file.sync_all().map_err(WriteError::sync(&spare.path))?;
+            spare.file.sync_data().map_err(WriteError::sync(&spare.path))?;
         }
+    }
+    if sync == SyncPolicy::Always {
+        spare.file.sync_all().map_err(WriteError::sync(&spare.path))?;
     }
     Ok(())
 }

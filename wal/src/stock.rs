@@ -4,6 +4,8 @@
 //! it is given up, and made again when there is space for both.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +19,15 @@ use crate::spare::{Spare, SpareSource, make_spare};
 use crate::write_error::WriteError;
 
 /// The one spare, between the thread that makes it and the one that uses it.
-#[derive(Default)]
 pub(crate) struct Stock {
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// How much of the next spare should be filled by now. With the one below: each side stores its own, then loads
+    /// the other's, so one of them sees that there is work (hence `SeqCst`).
+    wanted_bytes: AtomicU64,
+    /// The stocker waits until that much is wanted.
+    waits_for_bytes: AtomicU64,
+    segment_bytes: u64,
 }
 
 #[derive(Default)]
@@ -30,10 +37,38 @@ struct Inner {
     is_out_of_space: bool,
     /// A write beside the spares found no space.
     wants_space: bool,
+    /// The writer waits for the spare: there is no time to lose.
+    is_waited_for: bool,
     is_stopped: bool,
 }
 
 impl Stock {
+    pub(crate) fn new(segment_bytes: u64) -> Self {
+        Self {
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+            wanted_bytes: AtomicU64::new(0),
+            waits_for_bytes: AtomicU64::new(u64::MAX),
+            segment_bytes,
+        }
+    }
+
+    /// Waits until `filled` bytes of the next spare are no longer enough; says whether to go on. Filling keeps twice
+    /// the pace of the active segment: in time, and never a burst of zeros that commits would have to queue behind.
+    fn pace(&self, filled_bytes: u64) -> bool {
+        let mut inner = self.lock();
+        self.waits_for_bytes.store(filled_bytes, Ordering::SeqCst);
+        while !inner.is_stopped
+            && !inner.is_waited_for
+            && !inner.wants_space
+            && self.wanted_bytes.load(Ordering::SeqCst) < filled_bytes
+        {
+            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waits_for_bytes.store(u64::MAX, Ordering::Relaxed);
+        !inner.is_stopped
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,6 +106,8 @@ impl SpareSource for Arc<Stock> {
         let mut inner = self.lock();
         loop {
             if let Some(spare) = inner.ready.take() {
+                inner.is_waited_for = false;
+                self.wanted_bytes.store(0, Ordering::Relaxed);
                 self.changed.notify_all();
                 return Ok(spare);
             }
@@ -80,12 +117,23 @@ impl SpareSource for Arc<Stock> {
             if inner.is_out_of_space {
                 return Err(WriteError::NoSpace);
             }
+            inner.is_waited_for = true;
+            self.changed.notify_all();
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn put_back(&mut self, spare: Spare) {
         self.lock().ready = Some(spare);
+    }
+
+    fn advance(&mut self, end: u64, bytes: u64) {
+        let part = 2.0 * end as f64 / bytes as f64;
+        let wanted_bytes = (self.segment_bytes as f64 * part) as u64;
+        self.wanted_bytes.store(wanted_bytes, Ordering::SeqCst);
+        if wanted_bytes >= self.waits_for_bytes.load(Ordering::SeqCst) {
+            self.wake();
+        }
     }
 }
 
@@ -102,8 +150,16 @@ pub(crate) struct Stocker {
 }
 
 impl Stocker {
+    /// Works until the stock is stopped. A panic poisons the log: its writer must not wait for spares for ever.
+    pub(crate) fn run_guarded(&self) {
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            self.stock.stop();
+            self.health.set_poisoned("the thread that makes spare segments panicked");
+        }
+    }
+
     /// Until the stock is stopped or something fails that is not for want of space.
-    pub(crate) fn run(&self) {
+    fn run(&self) {
         let mut number = 0;
         let mut has_reserve = self.reserve_bytes == 0 || self.is_reserve_there();
         while !self.stock.is_stopped() {
@@ -147,7 +203,7 @@ impl Stocker {
 
     fn make(&self, number: u64) -> Result<Spare, WriteError> {
         let path = self.layout.spare(number);
-        make_spare(&*self.fs, path, self.segment_bytes, self.sync, &|| !self.stock.is_stopped())
+        make_spare(&*self.fs, path, self.segment_bytes, self.sync, &|filled| self.stock.pace(filled))
     }
 
     /// Gives up the reserve where there is one; else says that there is no space, and waits for it.

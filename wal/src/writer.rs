@@ -207,7 +207,7 @@ impl Writer {
                 self.count();
                 Ok(())
             }
-            // Nobody waits for a marker; the next batch vouches as well.
+            // Nobody waits for a marker: it is tried again, or the next batch vouches as well.
             Err(WriteError::NoSpace) => Ok(()),
             Err(error) => self.wait_or_end(&error),
         }

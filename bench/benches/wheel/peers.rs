@@ -9,7 +9,10 @@ use std::{
 
 use countwheel::kernel::{time::UnixMs, wheel::Timers};
 use hierarchical_hash_wheel_timer::{IdOnlyTimerEntry, wheels::cancellable::QuadWheelWithOverflow};
-use tokio::{runtime::Runtime, time::Instant};
+use tokio::{
+    runtime::{Builder, EnterGuard, Runtime},
+    time::Instant,
+};
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 const START: UnixMs = UnixMs(1_793_511_000_000);
@@ -53,9 +56,11 @@ impl Peer for Countwheel {
     }
 }
 
-/// tokio-util's, on a paused clock.
+/// tokio-util's, on a paused clock. It may be touched inside a runtime only; entering anew for each timer would cost it
+/// as much as its work, so the runtime is leaked and stays entered.
 pub(crate) struct TokioDelayQueue {
-    runtime: Runtime,
+    runtime: &'static Runtime,
+    _entered: EnterGuard<'static>,
     start: Instant,
     now_ms: u32,
     queue: DelayQueue<u32>,
@@ -66,12 +71,11 @@ impl Peer for TokioDelayQueue {
     const NAME: &'static str = "delay_queue";
 
     fn new(rows: u32) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
         let _entered = runtime.enter();
         let (start, queue) = (Instant::now(), DelayQueue::new());
-        drop(_entered);
-        Self { runtime, start, now_ms: 0, queue, keys: vec![None; rows as usize] }
+        Self { runtime, _entered, start, now_ms: 0, queue, keys: vec![None; rows as usize] }
     }
 
     fn arm(&mut self, row: u32, at_ms: u32) {
@@ -91,7 +95,6 @@ impl Peer for TokioDelayQueue {
     }
 
     fn turn(&mut self, _now_ms: u32) -> usize {
-        let _entered = self.runtime.enter();
         let mut context = Context::from_waker(Waker::noop());
         let mut fired = 0;
         while let Poll::Ready(Some(expired)) = self.queue.poll_expired(&mut context) {

@@ -70,9 +70,9 @@ fn occurrences(page: &mut Page, sum: &ShardMetrics) {
         "Instants that were materialised when they already had been; each stayed one occurrence.",
         sum.uniqueness_conflicts_total,
     );
-    page.gauge("due_backlog", "Occurrences available and not enqueued.", sum.due_backlog);
+    page.gauge("due_backlog", "Occurrences available and not handed to the queue.", sum.due_backlog);
     page.gauge("oldest_due_seconds", "How long the oldest of the due backlog has waited.", seconds(sum.oldest_due));
-    page.gauge("outbox_backlog", "Occurrences handed to the queue and not yet accepted.", sum.outbox_backlog);
+    page.gauge("outbox_backlog", "Occurrences materialised and not yet handed to the queue.", sum.outbox_backlog);
 }
 
 fn lag(page: &mut Page, sum: &ShardMetrics) {

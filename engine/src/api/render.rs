@@ -178,7 +178,7 @@ fn max_lateness(ms: u64) -> String {
 #[serde(untagged)]
 enum RuleBody<'a> {
     Cron { cron: &'a str, zone: &'a str, fold: &'static str, gap: &'static str, day_match: &'static str },
-    Every { every: String, anchor: Instant, basis: &'static str },
+    Every { every: String, anchor: Option<Instant>, basis: &'static str },
     AtLocal { at_local: &'a str, zone: &'a str, fold: Option<&'static str>, gap: Option<&'static str> },
     At { at: Instant },
 }
@@ -194,7 +194,7 @@ impl<'a> RuleBody<'a> {
                 day_match: cron.day_match.as_str(),
             },
             (Rule::Every { every_ms, anchor }, _) => {
-                Self::Every { every: show_ms(every_ms.unsigned_abs()), anchor: Instant(*anchor), basis: "slot" }
+                Self::Every { every: show_ms(every_ms.unsigned_abs()), anchor: anchor.map(Instant), basis: "slot" }
             }
             (Rule::At(_), Some(given)) => Self::AtLocal {
                 at_local: &given.local,

@@ -85,7 +85,7 @@ fn each_kind_of_rule_is_shown_as_it_may_be_sent() {
     let rule = |spec: Spec| shown(ScheduleBody::from(&schedule(spec)))["rule"].clone();
     let anchor = UnixMs(1_793_511_000_000);
     assert_eq!(
-        rule(spec(Rule::Every { every_ms: 300_000, anchor })),
+        rule(spec(Rule::Every { every_ms: 300_000, anchor: Some(anchor) })),
         json!({"every": "5m", "anchor": "2026-11-01T05:30:00.000Z", "basis": "slot"})
     );
     assert_eq!(rule(spec(Rule::At(anchor))), json!({"at": "2026-11-01T05:30:00.000Z"}));

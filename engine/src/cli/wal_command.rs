@@ -38,6 +38,9 @@ enum Action {
     },
 }
 
+/// What is done to one log: the text to print and the exit code it asks for.
+type Act = fn(&Path) -> Result<(String, u8), OpenError>;
+
 const FINE: u8 = 0;
 const DAMAGED: u8 = 1;
 const USAGE: u8 = 2;
@@ -45,7 +48,7 @@ const USAGE: u8 = 2;
 /// Runs the command for every log in the directory and says on standard error what is wrong.
 #[must_use]
 pub fn run(args: WalArgs) -> ExitCode {
-    let (dir, act): (_, fn(&Path) -> Result<(String, u8), OpenError>) = match &args.action {
+    let (dir, act): (_, Act) = match &args.action {
         Action::Inspect { dir } => (dir, |log| {
             let found = inspect(&OsFs, log)?;
             let is_damaged = matches!(found.ending, Ending::Damaged(_));

@@ -22,7 +22,7 @@ const GAPS_LOOKED_AT: usize = 100;
 /// The first part that is refused: shape, then rule, then time.
 pub fn resolve(new: NewSchedule, now: UnixMs, zones: &Arc<ZoneSet>) -> Result<Spec, Refusal> {
     check_shape(&new)?;
-    let (rule, at_local) = resolve_rule(&new.rule, new.start_at, now, zones)?;
+    let (rule, at_local) = resolve_rule(&new.rule, new.start_at, zones)?;
     let flexible_window_ms = millis(new.flexible_window);
     let spec = Spec {
         tenant: new.tenant,
@@ -75,14 +75,13 @@ fn check_shape(new: &NewSchedule) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Resolves a rule as of `now`.
+/// Resolves a rule.
 ///
 /// # Errors
 /// The part that is refused.
 pub fn resolve_rule(
     rule: &NewRule,
     start_at: Option<UnixMs>,
-    now: UnixMs,
     zones: &Arc<ZoneSet>,
 ) -> Result<(Rule, Option<AtLocal>), Refusal> {
     match rule {
@@ -94,7 +93,7 @@ pub fn resolve_rule(
                 return Err(Refusal::new(RefusalCode::Invalid, "rule.every", message));
             }
             let every_ms = i64::try_from(every_ms).expect("366 days fit");
-            Ok((Rule::Every { every_ms, anchor: anchor.or(start_at).unwrap_or(now) }, None))
+            Ok((Rule::Every { every_ms, anchor: anchor.or(start_at) }, None))
         }
         NewRule::At(at) => Ok((Rule::At(*at), None)),
         NewRule::AtLocal { local, zone, fold, gap } => {
@@ -120,7 +119,7 @@ fn check_window(spec: &Spec, now: UnixMs, zones: &Arc<ZoneSet>) -> Result<(), Re
         Rule::Every { .. } | Rule::At(_) => None,
     };
     let next = |after: UnixMs| match (&spec.rule, &cron) {
-        (Rule::Every { every_ms, anchor }, _) => Interval::new(*anchor, *every_ms)?.next(after),
+        (Rule::Every { every_ms, anchor }, _) => Interval::new(anchor.unwrap_or(now), *every_ms)?.next(after),
         (_, Some(rule)) => rule.next(after),
         _ => None,
     };

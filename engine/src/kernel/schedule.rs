@@ -17,8 +17,8 @@ pub enum Rule {
     Every {
         /// 1 s to 366 days.
         every_ms: i64,
-        /// An instant of the grid.
-        anchor: UnixMs,
+        /// An instant of the grid; `None` only before the schedule is made: the time of its creation.
+        anchor: Option<UnixMs>,
     },
     /// One instant.
     At(UnixMs),

@@ -74,11 +74,11 @@ pub struct ShardMetrics {
     pub lag: ByLane<DurationHistogram>,
     /// How long before `available_at` an occurrence was durable; late ones count as 0.
     pub materialization_lead: DurationHistogram,
-    /// Occurrences available and not enqueued.
+    /// Occurrences available and not handed to the queue.
     pub due_backlog: u64,
     /// Now minus the earliest `available_at` of the due backlog.
     pub oldest_due: Duration,
-    /// Occurrences handed to the queue and not yet accepted.
+    /// Occurrences materialised and not yet handed to the queue.
     pub outbox_backlog: u64,
     /// The queue.
     pub relay: RelayMetrics,

@@ -170,14 +170,16 @@ impl ShardActor {
         let reading = self.clock.reading();
         let now = self.time.observe(reading);
         let mut turn = Turn::default();
+        let advances = !blocked && !self.time.is_suspect() && self.is_writable();
         if !blocked {
             self.hear_queue(now, &mut turn);
-            if !self.time.is_suspect() && self.is_writable() {
-                self.shard.advance(now, &mut turn);
-            }
+        }
+        if advances {
+            self.shard.advance(now, &mut turn);
         }
         self.carry_out(turn);
-        self.alarm.set(self.shard.next_wake());
+        // While nothing may be decided, what is due stays due: ring in a second, not at once and again.
+        self.alarm.set(self.shard.next_wake().filter(|_| advances));
         self.publish_status(reading.boottime_ms);
     }
 
@@ -299,7 +301,8 @@ impl ShardActor {
 
     fn is_writable(&self) -> bool {
         use countwheel_wal::State;
-        self.journal.as_ref().is_some_and(|journal| matches!(journal.state(), State::Running | State::OnReserve))
+        let state = self.journal.as_ref().map(Journal::state);
+        matches!(state, Some(State::Running | State::OnReserve))
     }
 
     /// Why a write is refused at the moment, if so.
@@ -378,15 +381,14 @@ impl ShardActor {
         }
         self.status_at_ms = boottime_ms;
         let reading = self.clock.reading();
-        let (outbox, oldest_outbox) = self.shard.outbox_backlog();
+        let (_, oldest_due) = self.shard.due_backlog(self.time.now());
         let queue_troubles: Vec<String> = self.shard.queue_troubles().map(str::to_owned).collect();
         self.refresh_metrics(!queue_troubles.is_empty());
         let Some(journal) = &self.journal else { return };
         self.status.set(ShardStatus {
             now: self.time.now(),
             queue_troubles,
-            outbox,
-            oldest_outbox,
+            oldest_due,
             next_wake: self.shard.next_wake(),
             log_state: journal.state(),
             clock_behind_ms: self.time.behind_ms(reading),
@@ -405,7 +407,7 @@ impl ShardActor {
         let (counters, log) = (self.shard.counters(), journal.log().stats());
         let [active, completed, canceled] = self.shard.schedules_by_state();
         let now = self.time.now();
-        let (outbox, oldest) = self.shard.outbox_backlog();
+        let (due, oldest) = self.shard.due_backlog(now);
         self.metrics.schedules_active = active;
         self.metrics.schedules_completed = completed;
         self.metrics.schedules_canceled = canceled;
@@ -414,7 +416,8 @@ impl ShardActor {
         self.metrics.missed_total = counters.missed;
         self.metrics.canceled_total = counters.canceled;
         self.metrics.uniqueness_conflicts_total = counters.conflicts;
-        self.metrics.outbox_backlog = outbox as u64;
+        self.metrics.outbox_backlog = self.shard.outbox_len() as u64;
+        self.metrics.due_backlog = due as u64;
         self.metrics.oldest_due = oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
         self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
         self.metrics.log = LogMetrics {

@@ -14,10 +14,8 @@ pub struct ShardStatus {
     pub now: UnixMs,
     /// Why the queue takes nothing, a sentence each.
     pub queue_troubles: Vec<String>,
-    /// Occurrences waiting to be handed over.
-    pub outbox: usize,
-    /// The earliest `available_at` among them.
-    pub oldest_outbox: Option<UnixMs>,
+    /// Since when the oldest occurrence has waited that is due and not handed over.
+    pub oldest_due: Option<UnixMs>,
     /// When the shard wants time at the latest.
     pub next_wake: Option<UnixMs>,
     /// Whether the log takes writes.
@@ -57,7 +55,7 @@ impl ShardStatus {
                 "the clock is {} ms behind what was decided already: firing goes on when it has caught up",
                 self.clock_behind_ms
             ));
-        } else if let Some(late_ms) = self.oldest_outbox.map(|at| now.since(at)).filter(|ms| *ms > Self::OVERDUE_MS) {
+        } else if let Some(late_ms) = self.oldest_due.map(|at| now.since(at)).filter(|ms| *ms > Self::OVERDUE_MS) {
             troubles.push(format!("an occurrence is overdue by {late_ms} ms"));
         }
         troubles

@@ -7,8 +7,10 @@ mod demo;
 mod embedded;
 mod http;
 mod ids;
+mod kills;
 mod player;
 mod queue_conformance;
+mod records;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]

@@ -47,7 +47,7 @@ fn a_disk_that_is_full_at_any_byte_loses_nothing_and_goes_on_when_there_is_space
 
 #[test]
 fn one_batch_that_finds_the_disk_full_at_each_of_its_bytes_is_written_later() {
-    for budget in 0..=8_192 {
+    for budget in 0..=4_200 {
         let fs = SimFs::new();
         let mut world = World::open(&fs).unwrap();
         fs.set_write_budget_bytes(Some(budget));

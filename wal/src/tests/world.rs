@@ -39,7 +39,7 @@ pub(super) fn records(numbers: std::ops::Range<u64>) -> Records {
 }
 
 pub(super) fn options() -> Options {
-    Options { segment_bytes: 16 << 10, reserve_bytes: 0, shard: 2, ..Options::default() }
+    Options { segment_bytes: 20 << 10, reserve_bytes: 0, shard: 2, ..Options::default() }
 }
 
 pub(super) fn layout() -> Layout {
@@ -63,7 +63,7 @@ impl SpareSource for InlineSpares {
             return Ok(spare);
         }
         self.number += 1;
-        make_spare(&self.fs, layout().spare(self.number), options().segment_bytes, SyncPolicy::Always, &|| true)
+        make_spare(&self.fs, layout().spare(self.number), options().segment_bytes, SyncPolicy::Always, &|_| true)
     }
 
     fn put_back(&mut self, spare: Spare) {

@@ -128,7 +128,10 @@ pub enum CronError {
         bytes: usize,
     },
     /// Something outside printable ASCII.
-    #[error("the expression has the {kind} character U+{:04X}: only printable ASCII is allowed; type it again", *.character as u32)]
+    #[error(
+        "the expression has the {kind} character U+{:04X}: only printable ASCII is allowed; type it again",
+        *.character as u32
+    )]
     ForeignCharacter {
         /// The character.
         character: char,

@@ -346,6 +346,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "that it can leave its thread is what is tried")]
     fn a_counter_counts_on_another_thread() {
         let mut calendar = calendar();
         let id = calendar.intern(&CronSpec::new("* * * * *", "UTC")).unwrap();

@@ -92,8 +92,7 @@ pub(super) fn about_expression(rule: &CronRule, warnings: &mut Vec<Warning>) {
     }
 }
 
-const FIXED_NAMES: [(&str, &str); 3] =
-    [("EST", "America/New_York"), ("MST", "America/Denver"), ("HST", "Pacific/Honolulu")];
+const FIXED_NAMES: [(&str, &str); 2] = [("EST", "America/New_York"), ("MST", "America/Denver")];
 
 /// The dates between `after` and `last` (and two years ahead, but before `end`) on which a gap or a fold changes what
 /// the expression seems to say. Where the rhythm goes on undisturbed there is nothing to warn of.

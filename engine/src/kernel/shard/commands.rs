@@ -40,7 +40,7 @@ impl Shard {
         now: UnixMs,
         turn: &mut Turn,
     ) -> Result<(Schedule, Lsn), Refusal> {
-        let rule = rule_body(spec);
+        let rule = rule_body(spec, now.max(self.log_time));
         let plan = Plan::new(&rule, spec.start_at, spec.end_at, &mut self.calendar);
         let first = plan.next(now.max(self.log_time), &mut self.calendar);
         plan.release(&mut self.calendar);
@@ -171,7 +171,7 @@ impl Shard {
     }
 }
 
-fn rule_body(spec: &Spec) -> RuleBody {
+fn rule_body(spec: &Spec, now: UnixMs) -> RuleBody {
     match &spec.rule {
         Rule::Cron(cron) => RuleBody::Cron {
             expr: cron.expr.clone(),
@@ -180,7 +180,7 @@ fn rule_body(spec: &Spec) -> RuleBody {
             gap_shift: cron.gap == Gap::Shift,
             day_and: cron.day_match == DayMatch::And,
         },
-        Rule::Every { every_ms, anchor } => RuleBody::Every { every_ms: *every_ms, anchor_ms: anchor.0 },
+        Rule::Every { every_ms, anchor } => RuleBody::Every { every_ms: *every_ms, anchor_ms: anchor.unwrap_or(now).0 },
         Rule::At(at) => RuleBody::At {
             at_ms: at.0,
             local: spec.at_local.as_ref().map(|given| LocalBody {

@@ -156,7 +156,7 @@ pub(super) fn rule_of(body: RuleBody) -> (Rule, Option<AtLocal>) {
             let day_match = if day_and { DayMatch::And } else { DayMatch::Or };
             (Rule::Cron(CronSpec { expr, zone, fold, gap, day_match }), None)
         }
-        RuleBody::Every { every_ms, anchor_ms } => (Rule::Every { every_ms, anchor: UnixMs(anchor_ms) }, None),
+        RuleBody::Every { every_ms, anchor_ms } => (Rule::Every { every_ms, anchor: Some(UnixMs(anchor_ms)) }, None),
         RuleBody::At { at_ms, local } => {
             let local = local.map(|given| AtLocal {
                 local: given.local,

@@ -292,10 +292,24 @@ impl Shard {
         all.into_iter().chain(self.streams_away.values().map(|away| away.reason.as_str()))
     }
 
-    /// How many occurrences wait to be handed over, and the earliest `available_at` among them.
+    /// How many occurrences wait to be handed over.
     #[must_use]
-    pub fn outbox_backlog(&self) -> (usize, Option<UnixMs>) {
-        (self.outbox_len + self.line.len(), self.outbox.first_key_value().map(|(at, _)| *at))
+    pub fn outbox_len(&self) -> usize {
+        self.outbox_len + self.line.len() + self.withheld.len()
+    }
+
+    /// How many occurrences are available by `now` and not handed over, and since when the oldest has been; instants
+    /// that have no occurrence yet, since the queue is away, count for the second.
+    #[must_use]
+    pub fn due_backlog(&self, now: UnixMs) -> (usize, Option<UnixMs>) {
+        let due = self.outbox.range(..=now);
+        let waiting = due.map(|(_, group)| group.numbers.len() - group.done).sum::<usize>();
+        let numbers = self.line.front().map(|(_, number)| number).into_iter().chain(self.withheld.first());
+        let numbers = numbers.filter_map(|number| self.occurrences.row(*number)).map(|row| row.available_at);
+        let parked = self.parked.front().and_then(|schedule| self.schedule(*schedule).next);
+        let outbox = self.outbox.first_key_value().map(|(at, _)| *at);
+        let oldest = numbers.chain(parked).chain(outbox).min().filter(|at| *at <= now);
+        (waiting + self.line.len() + self.withheld.len(), oldest)
     }
 
     /// Every stream that the log remembers, for declaring it to the queue.

@@ -35,7 +35,10 @@ fn zone_dir() -> tempfile::TempDir {
 
 fn batch(lines: &str) -> Vec<Value> {
     let dir = zone_dir();
-    let output = countwheel(&["--batch", "-", "--tzdata", dir.path().to_str().unwrap()], lines);
+    answers(countwheel(&["--batch", "-", "--tzdata", dir.path().to_str().unwrap()], lines))
+}
+
+fn answers(output: Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -119,7 +122,7 @@ fn a_line_that_makes_no_sense_is_an_error_line_and_the_next_is_answered() {
         (r#"{"expr":"* * * * *","zone":"UTC","from_utc_ms":0,"day_match":"xor"}"#, json!("day_match")),
         (r#"{"expr":"* * * * *","zone":"UTC","from_utc_ms":0,"year":2026}"#, json!("year")),
     ] {
-        let answers = batch(&format!("{line}\n{good}"));
+        let answers = answers(countwheel(&["--batch", "-"], &format!("{line}\n{good}")));
         assert_eq!(answers.len(), 2, "{line:.80}");
         assert_eq!(
             (&answers[0]["error"]["code"], &answers[0]["error"]["field"]),

@@ -157,6 +157,7 @@ fn next_instant(world: &World, row: &ScheduleRow, after: UnixMs) -> Option<UnixM
     let next = match rule_of(row.plan.body(&world.shard.calendar)).0 {
         Rule::Cron(spec) => CronRule::new(&spec, &world.zones).expect("it was accepted").next(after),
         Rule::Every { every_ms, anchor } => {
+            let anchor = anchor.expect("the model anchors its grids");
             let past_ms = after.since(anchor).rem_euclid(every_ms);
             Some(after.plus(every_ms - past_ms))
         }

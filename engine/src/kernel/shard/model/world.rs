@@ -256,7 +256,7 @@ impl World {
         let (rule, gap_ms) = match script.below(8) {
             0..=3 => {
                 let anchor = self.wall.plus(script.span_ms() - 1_000);
-                (Rule::Every { every_ms, anchor }, every_ms.cast_unsigned())
+                (Rule::Every { every_ms, anchor: Some(anchor) }, every_ms.cast_unsigned())
             }
             4 => (Rule::At(self.wall.plus(script.span_ms())), 10 * MINUTE_MS),
             _ => {

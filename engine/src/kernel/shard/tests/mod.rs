@@ -1,6 +1,13 @@
 //! What a shard decides, scenario by scenario, and whatever happens to it.
 
+mod cancel;
 mod chance;
+mod delivery;
+mod flow;
+mod missed;
+mod nights;
+mod odd_logs;
+mod rig;
 
 use std::sync::{Arc, LazyLock};
 

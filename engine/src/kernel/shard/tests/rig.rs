@@ -1,0 +1,184 @@
+//! A shard on a bench: a clock that is set by hand, a log that is always durable, a queue that does what it is told.
+
+use std::sync::Arc;
+
+use super::ZONES;
+use crate::kernel::{
+    calendar::CronSpec,
+    id::ScheduleId,
+    occurrence::{EntryId, HistoryItem, OccurrenceNo, State, Stream},
+    record::{Opened, Record},
+    schedule::{InstantRange, Rule, Spec},
+    shard::{Canceled, Config, Shard, Turn},
+    time::UnixMs,
+};
+
+/// `08:29:30` or `08:29:30.500` on 2026-05-04, a Monday without surprises.
+pub(super) fn at(time: &str) -> UnixMs {
+    on("2026-05-04", time)
+}
+
+pub(super) fn on(day: &str, time: &str) -> UnixMs {
+    UnixMs::parse_rfc3339(&format!("{day}T{time}Z")).expect("a test writes its times well")
+}
+
+pub(super) fn cron(expr: &str, zone: &str) -> Spec {
+    spec(Rule::Cron(CronSpec::new(expr, zone)))
+}
+
+pub(super) fn every(every_ms: i64, anchor: UnixMs) -> Spec {
+    spec(Rule::Every { every_ms, anchor: Some(anchor) })
+}
+
+pub(super) fn spec(rule: Rule) -> Spec {
+    Spec {
+        tenant: "acme".into(),
+        queue: "mail".into(),
+        name: None,
+        rule,
+        at_local: None,
+        start_at: None,
+        end_at: None,
+        payload: b"hi".to_vec(),
+        flexible_window_ms: 0,
+        max_lateness_ms: 60_000,
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) shard: Shard,
+    pub(super) log: Vec<Record>,
+    /// What was handed to the queue and not answered.
+    pub(super) handed: Vec<OccurrenceNo>,
+    config: Config,
+    counter: u64,
+    seen: usize,
+}
+
+impl Rig {
+    pub(super) fn new(now: UnixMs) -> Self {
+        Self::with(Config { final_when_enqueued: true, ..Config::default() }, now)
+    }
+
+    pub(super) fn with(config: Config, now: UnixMs) -> Self {
+        let shard = Shard::new(config.clone(), Arc::clone(&ZONES));
+        let mut rig = Self { shard, log: Vec::new(), handed: Vec::new(), config, counter: 0, seen: 0 };
+        rig.open(now);
+        rig.shard.queue_ready();
+        rig.records();
+        rig
+    }
+
+    fn open(&mut self, now: UnixMs) {
+        let turn = self.shard.open(Opened::default(), now);
+        self.keep(turn);
+    }
+
+    /// The process dies and comes back with `records` of its log; the queue is not connected yet.
+    pub(super) fn crash(&mut self, records: usize, now: UnixMs) {
+        self.log.truncate(records);
+        self.seen = self.seen.min(records);
+        self.shard = Shard::new(self.config.clone(), Arc::clone(&ZONES));
+        for record in &self.log {
+            let mut body = Vec::new();
+            record.encode(&mut body);
+            self.shard.replay(record.kind(), &body).expect("a shard reads its own log");
+        }
+        self.handed.clear();
+        self.open(now);
+    }
+
+    /// One turn at `now`, then another with all of its records durable.
+    pub(super) fn advance(&mut self, now: UnixMs) {
+        self.turn(|shard, turn| shard.advance(now, turn));
+        self.turn(|shard, turn| shard.advance(now, turn));
+    }
+
+    /// Turns until nothing is left to do at `now`; how many it took.
+    pub(super) fn work_off(&mut self, now: UnixMs) -> usize {
+        for turns in 1.. {
+            if !self.turn(|shard, turn| shard.advance(now, turn)).more {
+                self.advance(now);
+                return turns;
+            }
+        }
+        unreachable!("the loop ends with its work")
+    }
+
+    /// Time passes from event to event, with every hand-over landing at once.
+    pub(super) fn live(&mut self, until: UnixMs) {
+        while let Some(wake) = self.shard.next_wake().filter(|wake| *wake <= until) {
+            let now = wake.max(self.shard.log_time());
+            self.work_off(now);
+            self.land(now);
+        }
+        self.work_off(until);
+        self.land(until);
+    }
+
+    pub(super) fn turn(&mut self, does: impl FnOnce(&mut Shard, &mut Turn)) -> Turn {
+        let mut turn = Turn::default();
+        does(&mut self.shard, &mut turn);
+        self.keep(turn)
+    }
+
+    fn keep(&mut self, mut turn: Turn) -> Turn {
+        self.log.extend(turn.records.iter().cloned());
+        self.handed.extend(turn.releases.iter().flat_map(|release| release.numbers.iter().copied()));
+        turn.records.clear();
+        self.shard.set_durable(self.shard.lsn());
+        turn
+    }
+
+    /// The records since the last call, without those that only say how late it is.
+    pub(super) fn records(&mut self) -> Vec<Record> {
+        let new = self.log[self.seen..].iter().filter(|record| !matches!(record, Record::Time(_))).cloned().collect();
+        self.seen = self.log.len();
+        new
+    }
+
+    pub(super) fn create(&mut self, id: u8, spec: &Spec, now: UnixMs) -> ScheduleId {
+        let id = ScheduleId([id; 16]);
+        self.turn(|shard, turn| drop(shard.create(id, spec, now, turn).expect("the rule has a future")));
+        id
+    }
+
+    pub(super) fn cancel(&mut self, id: ScheduleId, now: UnixMs) -> Canceled {
+        let mut canceled = None;
+        self.turn(|shard, turn| canceled = shard.cancel(id, now, turn));
+        canceled.expect("there is such a schedule").0
+    }
+
+    /// The queue accepts what it was handed, stream by stream.
+    pub(super) fn land(&mut self, now: UnixMs) {
+        for number in std::mem::take(&mut self.handed) {
+            self.counter += 1;
+            let stream = self.stream(number);
+            let first = EntryId { generation: 1, counter: self.counter };
+            let added = self.counter;
+            self.turn(|shard, turn| shard.landed((stream, first, added), &[number], now, now, turn));
+        }
+    }
+
+    pub(super) fn stream(&self, number: OccurrenceNo) -> Stream {
+        self.shard.entry(number).stream
+    }
+
+    /// A schedule's history: instants with their state and lane, and ranges.
+    pub(super) fn history(&self, id: ScheduleId) -> Vec<String> {
+        let all = (UnixMs::MIN, UnixMs::MAX);
+        let page = self.shard.history(id, None, all, None, 10_000).expect("there is such a schedule");
+        let time = |at: UnixMs| at.to_string()[11..19].to_owned();
+        let line = |item: &HistoryItem| match item {
+            HistoryItem::Occurrence(o) => format!("{} {} {}", time(o.scheduled_for), o.state.as_str(), o.lane.as_str()),
+            HistoryItem::Range(InstantRange { disposition, first, last, count }) => {
+                format!("{}..{} {disposition:?} x{}", time(*first), time(*last), count.expect("it is counted"))
+            }
+        };
+        page.items.iter().map(line).collect()
+    }
+
+    pub(super) fn state(&self, number: u64) -> State {
+        self.shard.occurrence(OccurrenceNo(number)).expect("it is not forgotten").state
+    }
+}
