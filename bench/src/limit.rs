@@ -17,7 +17,6 @@ use crate::{error::BenchError, read_back::Entry};
 /// As many entries a write, and writes under way, as the engine's relay has.
 const BATCH_ENTRIES: usize = 2_048;
 const IN_FLIGHT: usize = 3;
-const ROUNDS: usize = 3;
 
 /// Entries of an earlier run, encoded as they stand behind an id.
 #[derive(Default)]
@@ -73,20 +72,20 @@ pub(crate) struct Limit {
     pub(crate) rounds: Vec<(usize, f64)>,
 }
 
-/// Measures the limit on the server that the engine used.
-pub(crate) fn measure(server: &RedisServer, fields: &Fields) -> Result<Limit, BenchError> {
+/// Measures the limit on the server that the engine used, `count` rounds with each number of connections.
+pub(crate) fn measure(server: &RedisServer, fields: &Fields, count: u16) -> Result<Limit, BenchError> {
     let mut rounds = Vec::new();
     let mut per_s = 0.0_f64;
     for connections in [1, 2] {
         let batches = fields.batches(connections);
         let mut of_these = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..count {
             clear(server, connections)?;
             of_these.push(fields.ends.len() as f64 / round(server, &batches)?.as_secs_f64());
         }
         rounds.extend(of_these.iter().map(|&rate| (connections, rate)));
         of_these.sort_unstable_by(f64::total_cmp);
-        per_s = per_s.max(of_these[ROUNDS / 2]);
+        per_s = per_s.max(of_these[of_these.len() / 2]);
     }
     Ok(Limit { per_s, rounds })
 }
