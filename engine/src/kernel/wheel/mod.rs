@@ -144,11 +144,12 @@ impl Timers {
             if fired.len() >= full {
                 break;
             }
-            if gate.is_none_or(|start| start > now) {
+            let Some(start) = gate.filter(|&start| start <= now) else {
                 self.reached = self.reached.max(now);
                 break;
-            }
-            self.reached = gate.map_or(self.reached, |start| start - 1);
+            };
+            assert!(start > self.reached, "a coarse slot is empty before it begins");
+            self.reached = start - 1;
             if !self.split_ahead(&mut moves) {
                 break;
             }
