@@ -20,9 +20,9 @@ use crate::{
         time::UnixMs,
     },
     shell::{
+        ask::{Ask, HistoryQuery, ReplyTo},
         metrics::{ClockSteps, MetricsSnapshot},
         paging,
-        shard_actor::{Ask, HistoryQuery, ReplyTo},
         status::ShardStatus,
         supervise::Running,
         worker::Worker,

@@ -1,5 +1,6 @@
 //! Everything that waits: clocks, files, sockets, threads and actors around the kernel.
 
+pub(crate) mod ask;
 pub mod clock;
 mod directory;
 mod journal;

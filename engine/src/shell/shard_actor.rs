@@ -5,10 +5,11 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, StreamHandler};
-use tokio::sync::{Notify, oneshot};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
+use tokio::sync::Notify;
 
 use super::{
+    ask::{Ask, ReplyTo, Taken},
     clock::Clock,
     journal::Journal,
     local_queue::LocalQueue,
@@ -22,10 +23,8 @@ use crate::{
     kernel::{
         engine_time::EngineTime,
         gate::{Gate, Lsn},
-        id::{OccurrenceId, ScheduleId},
-        occurrence::{EntryId, OccurrenceNo, QueueNo, State, Stream},
-        schedule::{Schedule, Spec},
-        shard::{Canceled, HistoryPage, ListingFilter, ListingPage, Shard, Turn},
+        occurrence::{EntryId, QueueNo, Stream},
+        shard::{Shard, Turn},
         time::UnixMs,
     },
 };
@@ -50,49 +49,6 @@ impl Backend {
             Self::Remote(queue) => &mut **queue,
         }
     }
-}
-
-/// An occurrence that a worker took from the embedded queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub(crate) number: OccurrenceNo,
-    pub(crate) occurrence_id: OccurrenceId,
-    pub(crate) schedule_id: ScheduleId,
-    pub(crate) version: u32,
-    pub(crate) tenant: String,
-    pub(crate) scheduled_for: UnixMs,
-    pub(crate) available_at: UnixMs,
-    pub(crate) payload: Vec<u8>,
-}
-
-/// Where an answer goes.
-pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, CallError>>;
-
-/// What a shard can be asked.
-pub(crate) enum Ask {
-    Create { id: ScheduleId, spec: Box<Spec>, reply: ReplyTo<Schedule> },
-    Cancel { id: ScheduleId, reply: ReplyTo<Canceled> },
-    Read { id: ScheduleId, reply: ReplyTo<Schedule> },
-    List { filter: ListingFilter, from: u32, limit: usize, reply: ReplyTo<ListingPage> },
-    History { query: HistoryQuery, reply: ReplyTo<HistoryPage> },
-    Take { queue: String, max: usize, reply: ReplyTo<Vec<Taken>> },
-    Complete { number: OccurrenceNo, reply: ReplyTo<()> },
-    Stop { reply: oneshot::Sender<Result<(), String>> },
-}
-
-/// Answers go through `reply`, when the gate lets them.
-impl Message for Ask {
-    type Result = ();
-}
-
-/// Which part of a history is asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct HistoryQuery {
-    pub(crate) id: ScheduleId,
-    pub(crate) state: Option<State>,
-    pub(crate) bounds: (UnixMs, UnixMs),
-    pub(crate) after: Option<(UnixMs, OccurrenceId)>,
-    pub(crate) limit: usize,
 }
 
 /// What waits at the gate.

@@ -13,11 +13,12 @@ use countwheel_wal::{Log, Options, SyncPolicy};
 use tokio::sync::{Notify, oneshot};
 
 use super::{
+    ask::Ask,
     clock::{Clock, boot_id},
     directory::Directory,
     journal::Journal,
     local_queue::LocalQueue,
-    shard_actor::{Ask, Backend, Parts, ShardActor},
+    shard_actor::{Backend, Parts, ShardActor},
     status::SharedStatus,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::shard_actor::{Ask, Taken};
+use super::ask::{Ask, Taken};
 use crate::{
     engine::Engine,
     error::CallError,

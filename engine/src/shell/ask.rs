@@ -1,0 +1,58 @@
+//! What a shard can be asked, and where its answer goes.
+
+use actix::Message;
+use tokio::sync::oneshot;
+
+use crate::{
+    error::CallError,
+    kernel::{
+        id::{OccurrenceId, ScheduleId},
+        occurrence::{OccurrenceNo, State},
+        schedule::{Schedule, Spec},
+        shard::{Canceled, HistoryPage, ListingFilter, ListingPage},
+        time::UnixMs,
+    },
+};
+
+/// An occurrence that a worker took from the embedded queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) number: OccurrenceNo,
+    pub(crate) occurrence_id: OccurrenceId,
+    pub(crate) schedule_id: ScheduleId,
+    pub(crate) version: u32,
+    pub(crate) tenant: String,
+    pub(crate) scheduled_for: UnixMs,
+    pub(crate) available_at: UnixMs,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Where an answer goes.
+pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, CallError>>;
+
+/// What a shard can be asked.
+pub(crate) enum Ask {
+    Create { id: ScheduleId, spec: Box<Spec>, reply: ReplyTo<Schedule> },
+    Cancel { id: ScheduleId, reply: ReplyTo<Canceled> },
+    Read { id: ScheduleId, reply: ReplyTo<Schedule> },
+    List { filter: ListingFilter, from: u32, limit: usize, reply: ReplyTo<ListingPage> },
+    History { query: HistoryQuery, reply: ReplyTo<HistoryPage> },
+    Take { queue: String, max: usize, reply: ReplyTo<Vec<Taken>> },
+    Complete { number: OccurrenceNo, reply: ReplyTo<()> },
+    Stop { reply: oneshot::Sender<Result<(), String>> },
+}
+
+/// Answers go through `reply`, when the gate lets them.
+impl Message for Ask {
+    type Result = ();
+}
+
+/// Which part of a history is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryQuery {
+    pub(crate) id: ScheduleId,
+    pub(crate) state: Option<State>,
+    pub(crate) bounds: (UnixMs, UnixMs),
+    pub(crate) after: Option<(UnixMs, OccurrenceId)>,
+    pub(crate) limit: usize,
+}
