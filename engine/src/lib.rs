@@ -25,3 +25,8 @@ pub use builder::Builder;
 pub use engine::Engine;
 pub use kernel::schedule::NewSchedule;
 pub use shell::worker::{Run, Worker};
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
