@@ -38,7 +38,8 @@ const STATUS_EVERY_MS: i64 = 100;
 pub(crate) enum Backend {
     /// The embedded one.
     Local(LocalQueue),
-    /// Any other.
+    /// Redis Streams.
+    #[cfg(feature = "redis")]
     Remote(Box<dyn Queue>),
 }
 
@@ -46,6 +47,7 @@ impl Backend {
     fn queue(&mut self) -> &mut dyn Queue {
         match self {
             Self::Local(queue) => queue,
+            #[cfg(feature = "redis")]
             Self::Remote(queue) => &mut **queue,
         }
     }
