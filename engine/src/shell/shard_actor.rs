@@ -51,6 +51,15 @@ impl Backend {
             Self::Remote(queue) => &mut **queue,
         }
     }
+
+    /// The embedded queue, where workers of this process take from.
+    fn local(&mut self) -> Option<&mut LocalQueue> {
+        match self {
+            Self::Local(queue) => Some(queue),
+            #[cfg(feature = "redis")]
+            Self::Remote(_) => None,
+        }
+    }
 }
 
 /// What waits at the gate.
@@ -211,7 +220,7 @@ impl ShardActor {
         for (lsn, available_at) in turn.materialized {
             self.hold(lsn, Effect::Materialized(available_at));
         }
-        if !turn.releases.is_empty() && matches!(self.backend, Backend::Local(_)) {
+        if !turn.releases.is_empty() && self.backend.local().is_some() {
             self.arrivals.notify_waiters();
         }
         if turn.more || !turn.releases.is_empty() {
@@ -315,7 +324,7 @@ impl ShardActor {
     fn take(&mut self, queue: &str, max: usize) -> Result<Vec<Taken>, CallError> {
         // What is taken has been heard to have landed, so that its completion finds it enqueued.
         self.hear();
-        let Backend::Local(local) = &mut self.backend else { return Err(CallError::NoLocalQueue) };
+        let local = self.backend.local().ok_or(CallError::NoLocalQueue)?;
         let Some(queue) = self.shard.queue_number(queue) else { return Ok(Vec::new()) };
         let taken = local.take(queue, max).into_iter().map(|number| {
             let entry = self.shard.entry(number);
