@@ -79,14 +79,16 @@ async fn prepare(bed: &Bed, options: &Options) -> Result<(Vec<Tile>, Vec<Made>),
     let rate = make::rate_per_s(&bed.engine, 1_000, &setup).await?;
     let from = wall::whole_second_in(6.0 + 1.6 * count as f64 / rate);
     let to = from.plus(i64::from(options.seconds) * 1_000);
-    eprintln!("{count} schedules are made, due from {from} to {to}");
+    eprintln!("schedules for {} a second are made, due from {from} to {to}", options.rate);
     let tile = move |index| Tile { from, to, count, index };
-    let made = make::make_all(&bed.engine, count, move |index| tile(index).schedule(&setup)).await?;
+    // In less than ten seconds the later tiles have no instant: such a schedule would be refused.
+    let firing = count.min(options.rate * options.seconds as usize);
+    let made = make::make_all(&bed.engine, firing, move |index| tile(index).schedule(&setup)).await?;
     let late_ms = wall::now().since(from.minus(QUIET_MS));
     if late_ms > 0 {
         return Err(BenchError::TooSlow { late_ms });
     }
-    Ok(((0..count).map(tile).collect(), made.into_iter().map(|(made, _)| made).collect()))
+    Ok(((0..firing).map(tile).collect(), made.into_iter().map(|(made, _)| made).collect()))
 }
 
 /// What a consumer saw, and what it cost meanwhile.
