@@ -174,7 +174,9 @@ impl Builder {
         let running = told
             .await
             .map_err(|_| OpenError::Thread { source: std::io::Error::other("opening ended without an answer") })??;
-        Ok(Engine::new(running))
+        let engine = Engine::new(running);
+        engine.settle().await;
+        Ok(engine)
     }
 
     fn settings(self) -> Result<Settings, OpenError> {

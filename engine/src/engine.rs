@@ -119,6 +119,17 @@ impl Engine {
         Self { running: Arc::new(running) }
     }
 
+    /// Waits until every shard has told of itself, and an embedded queue is open: moments, and at most a few seconds.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..2_000 {
+            let open = self.statuses().filter(|status| !self.running.is_local || status.queue_troubles.is_empty());
+            if open.count() == self.shards() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+
     pub(crate) fn running(&self) -> &Running {
         &self.running
     }

@@ -75,7 +75,7 @@ pub enum CallError {
     #[error("the shard has too many calls waiting: retry in a moment")]
     Overloaded,
     /// The disk is full; firing goes on as long as the reserve lasts.
-    #[error("the disk is full: free space in the data directory, then retry")]
+    #[error("the disk is full, or too full for the space that is kept aside (256 MiB a shard): free some, then retry")]
     DiskFull,
     /// A write to the log failed; this engine answers nothing any more until it is restarted.
     #[error("the log can no longer be trusted after a failed write ({0}): check the disk, then restart the engine")]

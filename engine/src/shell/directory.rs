@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use countwheel_wal::{DirLock, Fs, LockError, OsFs, write_file_atomically};
+use countwheel_wal::{DirLock, Fs, LockError, LogId, OsFs, write_file_atomically};
 use uuid::Uuid;
 
 use crate::error::OpenError;
@@ -15,8 +15,8 @@ use crate::error::OpenError;
 const HEAD: &str = "countwheel data directory";
 const FORMAT: u32 = 1;
 
-/// What a data directory was made for; written once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a data directory was made for. Written when it is made, and once more when its shards' logs are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Names the directory to the queue, so that no other directory's engine writes to its streams.
     pub(crate) id: Uuid,
@@ -24,6 +24,8 @@ pub(crate) struct Identity {
     pub(crate) shards: u16,
     /// Whether its clock is a rehearsal's.
     pub(crate) rehearsal: bool,
+    /// The id of each shard's log, in order; empty until all of them have been made.
+    pub(crate) logs: Vec<LogId>,
 }
 
 /// A locked data directory.
@@ -49,6 +51,10 @@ impl Directory {
         rehearsal: bool,
     ) -> Result<Self, OpenError> {
         let fs: Arc<dyn Fs> = Arc::new(OsFs);
+        if path.exists() && !path.is_dir() {
+            let remedy = "give the path of a directory".to_owned();
+            return Err(OpenError::Refused { path: path.to_owned(), what: "it is not a directory".to_owned(), remedy });
+        }
         make_dir(path).map_err(|source| io(path, source))?;
         let lock = DirLock::acquire(path).map_err(|error| match error {
             LockError::Held { holder, .. } => OpenError::Locked { path: path.to_owned(), holder },
@@ -63,7 +69,8 @@ impl Directory {
                 let mut id = [0; 16];
                 getrandom::fill(&mut id).map_err(|error| io(&file, std::io::Error::other(error)))?;
                 let id = uuid::Builder::from_random_bytes(id).into_uuid();
-                let identity = Identity { id, shards: shards.unwrap_or(default_shards), rehearsal };
+                let shards = shards.unwrap_or(default_shards);
+                let identity = Identity { id, shards, rehearsal, logs: Vec::new() };
                 write_file_atomically(&*fs, &file, identity.to_string().as_bytes())
                     .map_err(|source| io(&file, source))?;
                 identity
@@ -74,7 +81,41 @@ impl Directory {
             Err(source) => return Err(io(&file, source)),
         };
         identity.check(path, shards, rehearsal)?;
-        Ok(Self { path: path.to_owned(), identity, fs, _lock: lock })
+        let directory = Self { path: path.to_owned(), identity, fs, _lock: lock };
+        directory.refuse_missing_shards()?;
+        Ok(directory)
+    }
+
+    /// A shard that was there once is not made anew in silence: its schedules would be gone.
+    fn refuse_missing_shards(&self) -> Result<(), OpenError> {
+        let shards = if self.identity.logs.is_empty() { 0 } else { self.identity.shards };
+        match (0..shards).map(|shard| self.shard_path(shard)).find(|path| !path.is_dir()) {
+            Some(path) => Err(OpenError::Refused {
+                path,
+                what: "the shard's directory is missing".to_owned(),
+                remedy: "put it back from where it went, or from a copy".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the shards' logs with those that the directory was made with, or notes them the first time.
+    pub(crate) fn bind_logs(&mut self, logs: Vec<LogId>) -> Result<(), OpenError> {
+        if self.identity.logs.is_empty() {
+            self.identity.logs = logs;
+            let file = self.path.join("IDENTITY");
+            return write_file_atomically(&*self.fs, &file, self.identity.to_string().as_bytes())
+                .map_err(|source| io(&file, source));
+        }
+        let strange = self.identity.logs.iter().zip(&logs).position(|(known, found)| known != found);
+        match strange.and_then(|shard| u16::try_from(shard).ok()) {
+            Some(shard) => Err(OpenError::Refused {
+                path: self.shard_path(shard),
+                what: format!("it holds another log than shard {shard}'s"),
+                remedy: "put the shards' directories back under their own names".to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn shard_path(&self, shard: u16) -> PathBuf {
@@ -119,7 +160,12 @@ impl Identity {
         let id = field(lines.next(), "id")?;
         let shards = field(lines.next(), "shards")?;
         let rehearsal = field(lines.next(), "rehearsal")?;
+        let logs = lines.map(|line| log_id(field(Some(line), "log")?)).collect::<Result<Vec<_>, _>>()?;
+        if !logs.is_empty() && logs.len().to_string() != shards {
+            return Err(format!("it names {} logs for {shards} shards", logs.len()));
+        }
         Ok(Self {
+            logs,
             id: Uuid::try_parse(id).map_err(|_| format!("its id {id:?} is no UUID"))?,
             shards: shards.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{shards:?} shards"))?,
             rehearsal: rehearsal.parse().map_err(|_| format!("rehearsal {rehearsal:?}"))?,
@@ -129,8 +175,11 @@ impl Identity {
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { id, shards, rehearsal } = self;
-        let body = format!("{HEAD}\nformat {FORMAT}\nid {id}\nshards {shards}\nrehearsal {rehearsal}");
+        let Self { id, shards, rehearsal, logs } = self;
+        let mut body = format!("{HEAD}\nformat {FORMAT}\nid {id}\nshards {shards}\nrehearsal {rehearsal}");
+        for log in logs {
+            body.push_str(&format!("\nlog {}", Uuid::from_bytes(log.0)));
+        }
         writeln!(f, "{body}\ncrc32c {:08x}", checksum(&body))
     }
 }
@@ -141,6 +190,10 @@ fn checksum(body: &str) -> u32 {
 
 fn field<'a>(line: Option<&'a str>, name: &str) -> Result<&'a str, String> {
     line.and_then(|line| line.strip_prefix(name)?.strip_prefix(' ')).ok_or_else(|| format!("it has no {name}"))
+}
+
+fn log_id(text: &str) -> Result<LogId, String> {
+    Uuid::try_parse(text).map(|id| LogId(id.into_bytes())).map_err(|_| format!("its log {text:?} is no UUID"))
 }
 
 /// Only its owner may look into it: it holds tenants' payloads.
@@ -178,7 +231,12 @@ mod tests {
     use super::*;
 
     fn identity() -> Identity {
-        Identity { id: Uuid::from_bytes([7; 16]), shards: 4, rehearsal: false }
+        Identity {
+            id: Uuid::from_bytes([7; 16]),
+            shards: 2,
+            rehearsal: false,
+            logs: vec![LogId([1; 16]), LogId([2; 16])],
+        }
     }
 
     #[test]
@@ -190,13 +248,34 @@ mod tests {
     fn a_damaged_or_newer_identity_is_refused_by_name() {
         let text = identity().to_string();
         for (bad, why) in [
-            (text.replace("shards 4", "shards 5"), "checksum"),
+            (text.replace("shards 2", "shards 5"), "checksum"),
             (text.replace("format 1", "format 2"), "format 2"),
             (text.replace(HEAD, "something else"), "not a Countwheel"),
             (String::new(), "cut short"),
         ] {
             assert!(Identity::parse(&bad).unwrap_err().contains(why), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_shard_that_is_missing_or_another_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = vec![LogId([1; 16]), LogId([2; 16])];
+        let mut made = Directory::open(dir.path(), Some(2), 8, false).unwrap();
+        made.bind_logs(logs.clone()).unwrap();
+        for shard in 0..2 {
+            fs::create_dir(made.shard_path(shard)).unwrap();
+        }
+        drop(made);
+        let mut again = Directory::open(dir.path(), None, 8, false).unwrap();
+        assert_eq!(again.identity.logs, logs);
+        again.bind_logs(logs.clone()).unwrap();
+        let swapped = again.bind_logs(logs.into_iter().rev().collect()).unwrap_err().to_string();
+        assert!(swapped.contains("another log than shard 0's"), "{swapped}");
+        fs::remove_dir(again.shard_path(1)).unwrap();
+        drop(again);
+        let missing = Directory::open(dir.path(), None, 8, false).unwrap_err().to_string();
+        assert!(missing.contains("shard-0001") && missing.contains("missing"), "{missing}");
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub(crate) struct ShardActor {
     arrivals: Arc<Notify>,
     status: SharedStatus,
     status_at_ms: i64,
+    had_trouble: bool,
     metrics: ShardMetrics,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
@@ -118,6 +119,7 @@ impl ShardActor {
             arrivals: parts.arrivals,
             status: parts.status,
             status_at_ms: i64::MIN,
+            had_trouble: true,
             metrics: ShardMetrics::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
@@ -359,9 +361,12 @@ impl ShardActor {
     }
 
     fn publish_status(&mut self, boottime_ms: i64) {
-        if boottime_ms.saturating_sub(self.status_at_ms) < STATUS_EVERY_MS {
+        let has_trouble = self.shard.queue_troubles().next().is_some();
+        let is_new = has_trouble != self.had_trouble;
+        if !is_new && boottime_ms.saturating_sub(self.status_at_ms) < STATUS_EVERY_MS {
             return;
         }
+        self.had_trouble = has_trouble;
         self.status_at_ms = boottime_ms;
         let reading = self.clock.reading();
         let (_, oldest_due) = self.shard.due_backlog(self.time.now());

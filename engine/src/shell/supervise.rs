@@ -9,7 +9,7 @@ use std::{
 };
 
 use actix::{Actor, Addr, Arbiter, System};
-use countwheel_wal::{Log, Options, SyncPolicy};
+use countwheel_wal::{Log, LogId, Options, SyncPolicy};
 use tokio::sync::{Notify, oneshot};
 
 use super::{
@@ -73,12 +73,14 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let default_shards = u16::try_from(cores.min(SLOTS as usize)).unwrap_or(1);
     let rehearsal = settings.clock.is_rehearsal();
-    let directory = Directory::open(&settings.dir, settings.shards, default_shards, rehearsal)?;
+    let mut directory = Directory::open(&settings.dir, settings.shards, default_shards, rehearsal)?;
     let arrivals = Arc::new(Notify::new());
     let mut owner = [0; 16];
     getrandom::fill(&mut owner)
         .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
-    let parts = open_shards(&settings, &directory, owner, &arrivals)?;
+    let (parts, logs) = open_shards(&settings, &directory, owner, &arrivals)?.into_iter().unzip();
+    directory.bind_logs(logs)?;
+    let parts: Vec<Parts> = parts;
     let statuses = parts.iter().map(|parts| parts.status.clone()).collect();
     let ((system, thread), shards) = start_system(parts)?;
     Ok(Running {
@@ -98,7 +100,7 @@ fn open_shards(
     directory: &Directory,
     owner: [u8; 16],
     arrivals: &Arc<Notify>,
-) -> Result<Vec<Parts>, OpenError> {
+) -> Result<Vec<(Parts, LogId)>, OpenError> {
     std::thread::scope(|scope| {
         let opening: Vec<_> = (0..directory.identity.shards)
             .map(|shard| scope.spawn(move || open_shard(settings, directory, shard, owner, arrivals)))
@@ -113,7 +115,7 @@ fn open_shard(
     number: u16,
     owner: [u8; 16],
     arrivals: &Arc<Notify>,
-) -> Result<Parts, OpenError> {
+) -> Result<(Parts, LogId), OpenError> {
     let signal = Arc::new(Notify::new());
     let is_local = matches!(settings.queue, QueueChoice::Local);
     let config = Config {
@@ -154,7 +156,7 @@ fn open_shard(
     if let Some(opened) = shard.opened() {
         log.set_generation(opened.generation);
     }
-    Ok(Parts {
+    let parts = Parts {
         shard,
         journal: Journal::new(log),
         backend: backend(settings, directory, number, owner, &signal)?,
@@ -165,7 +167,8 @@ fn open_shard(
         arrivals: Arc::clone(arrivals),
         status: SharedStatus::default(),
         mailbox: settings.mailbox,
-    })
+    };
+    Ok((parts, recovered.log_id))
 }
 
 /// What the last opening read, if the machine has not been booted since and the clock is the world's.
