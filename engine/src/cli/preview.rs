@@ -56,7 +56,8 @@ pub struct PreviewArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Preview one JSON object a line of this file (- for stdin).
+    /// Preview one JSON object a line of this file (- for stdin): id, expr, zone, from_utc_ms, and where wanted fold,
+    /// gap, day_match, count. Other fields of a line are its owner's notes.
     #[arg(long, value_name = "FILE.jsonl")]
     pub batch: Option<PathBuf>,
 }
