@@ -188,7 +188,7 @@ fn health_readiness_and_metrics_speak_for_themselves() {
         assert!(!health.json()[key].is_null(), "{key}");
     }
     let ready = server.call("GET", "/readyz", "");
-    assert_eq!(ready.status == 200, ready.json()["ready"] == true);
+    assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)), "listening means usable: {ready:?}");
     let metrics = server.call("GET", "/metrics", "");
     assert!(metrics.head.contains("content-type: text/plain; version=0.0.4"));
     assert!(metrics.body.contains("countwheel_build_info{version="));
