@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use countwheel::kernel::{id::OccurrenceId, schedule::NewRule, time::UnixMs};
+use countwheel::kernel::{changes::NewRule, id::OccurrenceId, time::UnixMs};
 
 use crate::{
     bed::{Bed, QueueKind, Setup, Totals},

@@ -11,7 +11,7 @@ use std::{
 use countwheel::{
     Engine, NewSchedule,
     error::CallError,
-    kernel::{schedule::NewRule, time::UnixMs},
+    kernel::{changes::NewRule, time::UnixMs},
 };
 
 use crate::{

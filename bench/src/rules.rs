@@ -10,8 +10,8 @@ use countwheel::{
     NewSchedule,
     kernel::{
         calendar::CronSpec,
+        changes::NewRule,
         id::{Kind, OccurrenceId, ScheduleId},
-        schedule::NewRule,
         time::UnixMs,
     },
 };
@@ -128,10 +128,7 @@ impl Tile {
             let every = Duration::from_millis(PERIOD_MS.unsigned_abs());
             NewRule::Every { every, anchor: Some(self.first()) }
         };
-        let mut schedule = schedule(rule, self.index, setup);
-        schedule.start_at = Some(self.from);
-        schedule.end_at = Some(self.to);
-        schedule
+        schedule(rule, self.index, setup).start_at(self.from).end_at(self.to)
     }
 
     /// Its instants.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::kernel::shard::CommandError;
+
 pub use crate::kernel::refusal::{Refusal, RefusalCode};
 
 /// Why an engine did not open.
@@ -71,6 +73,29 @@ pub enum CallError {
     /// There is no such schedule.
     #[error("there is no schedule with this id")]
     NotFound,
+    /// There is no such occurrence.
+    #[error("there is no occurrence with this id")]
+    NoOccurrence,
+    /// The occurrence's instant is past and nothing is kept of it in memory.
+    #[error("no occurrence with this id is kept in memory any more: read it from the log with `countwheel explain`")]
+    Archived,
+    /// The schedule was canceled: nothing of it changes any more.
+    #[error("the schedule is canceled: create it again")]
+    Canceled,
+    /// Another version stands than the call was made for: read it again, then decide.
+    #[error("version {current} stands, not {expected}: read the schedule again, then repeat the call")]
+    VersionMismatch {
+        /// The version that the call named.
+        expected: u32,
+        /// The version that stands.
+        current: u32,
+    },
+    /// The key stands for a schedule that is described otherwise.
+    #[error("the key belongs to a schedule of another description (version {version}): update it, or use another key")]
+    IdempotencyConflict {
+        /// The version that stands.
+        version: u32,
+    },
     /// Too much is under way; retry in a moment.
     #[error("the shard has too many calls waiting: retry in a moment")]
     Overloaded,
@@ -86,4 +111,18 @@ pub enum CallError {
     /// The engine is stopping.
     #[error("the engine is stopping")]
     Stopping,
+}
+
+/// What a shard refuses, as the caller of the engine sees it.
+impl From<CommandError> for CallError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Refused(refusal) => Self::Refused(refusal),
+            CommandError::NotFound => Self::NotFound,
+            CommandError::Canceled => Self::Canceled,
+            CommandError::VersionMismatch { expected, current } => Self::VersionMismatch { expected, current },
+            CommandError::Busy => Self::Overloaded,
+            CommandError::KeyTaken { version } => Self::IdempotencyConflict { version },
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub mod shell;
 
 pub use builder::Builder;
 pub use engine::Engine;
-pub use kernel::schedule::NewSchedule;
+pub use kernel::changes::{Changes, NewSchedule};
 pub use shell::worker::{Run, Worker};
 
 /// The README's example compiles.

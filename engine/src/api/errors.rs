@@ -82,6 +82,13 @@ impl From<CallError> for ApiError {
         match error {
             CallError::Refused(refusal) => refusal.into(),
             CallError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::NoOccurrence => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::Archived => Self::new(StatusCode::GONE, "archived", message),
+            CallError::Canceled => Self::new(StatusCode::CONFLICT, "canceled", message),
+            CallError::VersionMismatch { .. } => {
+                Self::new(StatusCode::PRECONDITION_FAILED, "version_mismatch", message)
+            }
+            CallError::IdempotencyConflict { .. } => Self::new(StatusCode::CONFLICT, "idempotency_conflict", message),
             CallError::Overloaded => unavailable("overloaded").retry_after(1),
             CallError::DiskFull => unavailable("disk_full").retry_after(30),
             CallError::Poisoned(_) => unavailable("poisoned"),

@@ -47,6 +47,7 @@ fn engine(page: &mut Page, snapshot: &MetricsSnapshot) {
 fn schedules(page: &mut Page, sum: &ShardMetrics) {
     page.family("schedules", Type::Gauge, "Schedules by state.");
     page.sample("schedules", &[("state", "active")], sum.schedules_active);
+    page.sample("schedules", &[("state", "paused")], sum.schedules_paused);
     page.sample("schedules", &[("state", "completed")], sum.schedules_completed);
     page.sample("schedules", &[("state", "canceled")], sum.schedules_canceled);
     page.gauge(

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     duration::show_ms,
-    spec_reader::{DEFAULT_MAX_LATENESS_MS, DEFAULT_RETRY},
+    spec_reader::DEFAULT_MAX_LATENESS_MS,
     words::{self, word},
 };
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
     kernel::{
         calendar::{Gap, Warning},
         id::{OccurrenceId, ScheduleId},
-        occurrence::{HistoryItem, Occurrence, State},
+        occurrence::{HistoryItem, Occurrence, Reason, State},
+        policy::{Misfire, Retry},
         schedule::{InstantRange, RangeDisposition, Receipt, Rule, Schedule, Spec},
         time::UnixMs,
     },
@@ -122,27 +123,50 @@ struct SpecBody<'a> {
     flexible_window: Option<String>,
     retry: RetryBody,
     effect: &'static str,
-    review_owner: Option<&'static str>,
+    review_owner: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct MisfireBody {
     policy: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+}
+
+impl MisfireBody {
+    const fn of(misfire: Misfire) -> Self {
+        let limit = match misfire {
+            Misfire::CatchUp { limit } => Some(limit),
+            Misfire::Skip | Misfire::FireOnce => None,
+        };
+        Self { policy: misfire.as_str(), limit }
+    }
 }
 
 #[derive(Serialize)]
 struct RetryBody {
-    max_attempts: u64,
+    max_attempts: u32,
     base: String,
     cap: String,
     deadline: Option<String>,
-    budget: Option<u64>,
+    budget: Option<u32>,
+}
+
+impl RetryBody {
+    fn of(retry: &Retry) -> Self {
+        Self {
+            max_attempts: retry.max_attempts,
+            base: show_ms(retry.base_ms),
+            cap: show_ms(retry.cap_ms),
+            deadline: retry.deadline_ms.map(show_ms),
+            budget: retry.budget,
+        }
+    }
 }
 
 impl<'a> From<&'a Spec> for SpecBody<'a> {
     fn from(spec: &'a Spec) -> Self {
         let payload = std::str::from_utf8(&spec.payload).ok();
-        let (max_attempts, base_ms, cap_ms) = DEFAULT_RETRY;
         Self {
             tenant: &spec.tenant,
             queue: &spec.queue,
@@ -152,19 +176,13 @@ impl<'a> From<&'a Spec> for SpecBody<'a> {
             end_at: spec.end_at.map(Instant),
             payload,
             payload_base64: payload.is_none().then(|| BASE64.encode(&spec.payload)),
-            misfire: MisfireBody { policy: "FIRE_ONCE" },
+            misfire: MisfireBody::of(spec.misfire),
             max_lateness: max_lateness(spec.max_lateness_ms),
-            overlap: "ALLOW",
+            overlap: spec.overlap.as_str(),
             flexible_window: (spec.flexible_window_ms > 0).then(|| show_ms(spec.flexible_window_ms)),
-            retry: RetryBody {
-                max_attempts,
-                base: show_ms(base_ms),
-                cap: show_ms(cap_ms),
-                deadline: None,
-                budget: None,
-            },
-            effect: "idempotent",
-            review_owner: None,
+            retry: RetryBody::of(&spec.retry),
+            effect: spec.effect.as_str(),
+            review_owner: spec.review_owner.as_deref(),
         }
     }
 }
@@ -229,7 +247,7 @@ struct ReceiptRange {
     reason: &'static str,
     from: Instant,
     to: Instant,
-    count: Option<u64>,
+    count: u64,
 }
 
 impl<'a> ReceiptedBody<'a> {
@@ -238,7 +256,7 @@ impl<'a> ReceiptedBody<'a> {
         let range = |range: &InstantRange| ReceiptRange {
             reason: match range.disposition {
                 RangeDisposition::Missed => "missed",
-                RangeDisposition::Canceled => "canceled",
+                RangeDisposition::Canceled(reason) => reason.as_str(),
             },
             from: Instant(range.first),
             to: Instant(range.last),
@@ -305,7 +323,7 @@ pub(crate) struct RangeBody {
     reason: Option<&'static str>,
     scheduled_for: Instant,
     scheduled_until: Instant,
-    count: Option<u64>,
+    count: u64,
 }
 
 impl<'a> From<&'a HistoryItem> for HistoryBody<'a> {
@@ -331,7 +349,7 @@ impl<'a> From<&'a Occurrence> for OccurrenceBody<'a> {
             available_at: Instant(occurrence.available_at),
             enqueued_at: occurrence.enqueued_at.map(Instant),
             state: occurrence.state.as_str(),
-            reason: occurrence.reason,
+            reason: occurrence.reason.map(Reason::as_str),
             attempt_count: occurrence.attempt_count,
             attempts: [],
         }
@@ -342,7 +360,7 @@ impl From<&InstantRange> for RangeBody {
     fn from(range: &InstantRange) -> Self {
         let (state, reason) = match range.disposition {
             RangeDisposition::Missed => (State::Missed, None),
-            RangeDisposition::Canceled => (State::Canceled, Some("canceled")),
+            RangeDisposition::Canceled(reason) => (State::Canceled, Some(reason.as_str())),
         };
         Self {
             occurrence_id: None,

@@ -73,8 +73,8 @@ async fn show(engine: web::Data<Engine>, request: HttpRequest, id: web::Path<Str
 
 async fn cancel(engine: web::Data<Engine>, request: HttpRequest, id: web::Path<String>) -> Answer {
     Query::of(&request, &[])?;
-    let (schedule, receipt) = engine.cancel(schedule_id(&id)?).await?;
-    Ok(HttpResponse::Ok().json(ReceiptedBody::new(&schedule, &receipt)))
+    let canceled = engine.cancel(schedule_id(&id)?).await?;
+    Ok(HttpResponse::Ok().json(ReceiptedBody::new(&canceled.schedule, &canceled.receipt)))
 }
 
 async fn history(engine: web::Data<Engine>, request: HttpRequest, id: web::Path<String>) -> Answer {

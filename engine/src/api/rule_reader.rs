@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::Refusal,
-    kernel::{calendar::CronSpec, schedule::NewRule},
+    kernel::{calendar::CronSpec, changes::NewRule},
 };
 
 /// Bounds of an interval: a second, and 366 days.

@@ -8,16 +8,17 @@ use std::{ops::RangeInclusive, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
 use super::{
-    duration,
     fields::{Fields, invalid, not_built},
     json::Node,
     rule_reader::{self, RULE_FIELDS},
+    words,
 };
 use crate::{
     error::Refusal,
     kernel::{
+        changes::{Changes, MisfireChange, NewRule, NewSchedule, RetryChanges},
         id::check_name,
-        schedule::{NewRule, NewSchedule},
+        policy::{Effect, Misfire},
         time::UnixMs,
     },
 };
@@ -32,8 +33,6 @@ const FLEXIBLE_WINDOW_MS: RangeInclusive<u64> = 0..=86_400_000;
 const MAX_LATENESS_MS: RangeInclusive<u64> = 0..=366 * 86_400_000;
 /// `max_lateness` where none is given.
 pub(crate) const DEFAULT_MAX_LATENESS_MS: u64 = 60_000;
-/// Attempts, back-off base and cap where none are given; nothing else is built yet.
-pub(crate) const DEFAULT_RETRY: (u64, u64, u64) = (5, 1_000, 600_000);
 /// How many instants a preview shows, at most and where nothing is said.
 const PREVIEW_COUNT: RangeInclusive<u64> = 1..=10_000;
 const DEFAULT_PREVIEW_COUNT: u64 = 10;
@@ -66,21 +65,22 @@ pub(crate) fn new_schedule(body: Node) -> Result<NewSchedule, Refusal> {
     let name = free_name(&mut spec)?;
     let rule = required_rule(&mut spec)?;
     let (start_at, end_at) = bounds(&mut spec)?;
-    let payload = payload(&mut spec)?;
-    let max_lateness_ms = spec.duration_ms("max_lateness", "max_lateness_ms", MAX_LATENESS_MS)?;
-    let flexible_window_ms = spec.duration_ms("flexible_window", "flexible_window_ms", FLEXIBLE_WINDOW_MS)?;
-    refuse_what_is_not_built(&mut spec)?;
-    Ok(NewSchedule {
-        tenant,
-        queue,
-        name,
-        rule,
-        start_at,
-        end_at,
-        payload,
-        flexible_window: flexible_window_ms.filter(|ms| *ms > 0).map(Duration::from_millis),
-        max_lateness: Duration::from_millis(max_lateness_ms.unwrap_or(DEFAULT_MAX_LATENESS_MS)),
-    })
+    let rest = Changes {
+        queue: Some(queue),
+        name: name.map(Some),
+        rule: None,
+        start_at: start_at.map(Some),
+        end_at: end_at.map(Some),
+        payload: payload(&mut spec)?,
+        misfire: misfire(&mut spec)?,
+        max_lateness: duration(&mut spec, "max_lateness", "max_lateness_ms", MAX_LATENESS_MS)?,
+        overlap: spec.word("overlap", words::OVERLAP)?,
+        flexible_window: duration(&mut spec, "flexible_window", "flexible_window_ms", FLEXIBLE_WINDOW_MS)?.map(Some),
+        retry: retry(&mut spec)?,
+        effect: effect(&mut spec)?,
+        review_owner: spec.text("review_owner")?.map(Some),
+    };
+    Ok(NewSchedule { tenant, rule, rest })
 }
 
 /// A rule to preview.
@@ -135,7 +135,7 @@ fn bounds(fields: &mut Fields) -> Result<(Option<UnixMs>, Option<UnixMs>), Refus
     }
 }
 
-fn payload(spec: &mut Fields) -> Result<Vec<u8>, Refusal> {
+fn payload(spec: &mut Fields) -> Result<Option<Vec<u8>>, Refusal> {
     let (text, base64) = (spec.text("payload")?, spec.text("payload_base64")?);
     let (field, bytes) = match (text, base64) {
         (Some(_), Some(_)) => {
@@ -146,7 +146,7 @@ fn payload(spec: &mut Fields) -> Result<Vec<u8>, Refusal> {
             let problem = |error| invalid("payload_base64", format!("is no standard base64 with padding: {error}"));
             ("payload_base64", BASE64.decode(base64).map_err(problem)?)
         }
-        (None, None) => return Ok(Vec::new()),
+        (None, None) => return Ok(None),
     };
     if bytes.len() > PAYLOAD_BYTES {
         let message = format!(
@@ -155,63 +155,52 @@ fn payload(spec: &mut Fields) -> Result<Vec<u8>, Refusal> {
         );
         return Err(invalid(field, message));
     }
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
-fn refuse_what_is_not_built(spec: &mut Fields) -> Result<(), Refusal> {
-    misfire(spec)?;
-    one_word(spec, "overlap", "ALLOW", &["SKIP_IF_RUNNING", "QUEUE_ONE"])?;
-    retry(spec)?;
-    one_word(spec, "effect", "idempotent", &["non_idempotent"])?;
-    match spec.text("review_owner")? {
-        None => Ok(()),
-        Some(_) => Err(not_built("review_owner", "null")),
-    }
+fn duration(
+    fields: &mut Fields,
+    name: &str,
+    name_ms: &str,
+    range_ms: RangeInclusive<u64>,
+) -> Result<Option<Duration>, Refusal> {
+    Ok(fields.duration_ms(name, name_ms, range_ms)?.map(Duration::from_millis))
 }
 
-/// A choice of which only `built` is there; `described` are the others.
-fn one_word(fields: &mut Fields, name: &str, built: &str, described: &[&str]) -> Result<(), Refusal> {
-    match fields.text(name)? {
-        None => Ok(()),
-        Some(word) if word == built => Ok(()),
-        Some(word) if described.contains(&word.as_str()) => Err(not_built(fields.at(name), &format!("{built:?}"))),
-        Some(_) => Err(invalid(fields.at(name), format!("must be one of {built}, {}", described.join(", ")))),
+fn effect(spec: &mut Fields) -> Result<Option<Effect>, Refusal> {
+    match spec.word("effect", words::EFFECT)? {
+        Some(Effect::NonIdempotent) => Err(not_built("effect", "\"idempotent\"")),
+        effect => Ok(effect),
     }
 }
 
-fn misfire(spec: &mut Fields) -> Result<(), Refusal> {
-    let Some(mut misfire) = spec.object("misfire", &["policy", "limit"])? else { return Ok(()) };
-    if !misfire.has("policy") {
-        return Err(misfire.missing("policy"));
-    }
-    one_word(&mut misfire, "policy", "FIRE_ONCE", &["SKIP", "CATCH_UP"])?;
-    match misfire.whole("limit", 1..=1_000)? {
-        None => Ok(()),
-        Some(_) => Err(invalid("misfire.limit", "goes only with CATCH_UP: leave it out")),
-    }
-}
-
-fn retry(spec: &mut Fields) -> Result<(), Refusal> {
-    const FIELDS: [&str; 8] = ["max_attempts", "base", "base_ms", "cap", "cap_ms", "deadline", "deadline_ms", "budget"];
-    let Some(mut retry) = spec.object("retry", &FIELDS)? else { return Ok(()) };
-    let (max_attempts, base_ms, cap_ms) = DEFAULT_RETRY;
-    if retry.whole("max_attempts", 1..=u64::from(u32::MAX))?.is_some_and(|given| given != max_attempts) {
-        return Err(not_built("retry.max_attempts", &max_attempts.to_string()));
-    }
-    for (name, name_ms, default_ms) in
-        [("base", "base_ms", Some(base_ms)), ("cap", "cap_ms", Some(cap_ms)), ("deadline", "deadline_ms", None)]
-    {
-        let field = if retry.has(name) { name } else { name_ms };
-        let given = retry.duration_ms(name, name_ms, MAX_LATENESS_MS)?;
-        if given.is_some() && given != default_ms {
-            let default = default_ms.map_or_else(|| "null".to_owned(), |ms| format!("{:?}", duration::show_ms(ms)));
-            return Err(not_built(retry.at(field), &default));
+fn misfire(spec: &mut Fields) -> Result<Option<MisfireChange>, Refusal> {
+    let Some(mut misfire) = spec.object("misfire", &["policy", "limit"])? else { return Ok(None) };
+    let policy = misfire.word("policy", words::MISFIRE)?.ok_or_else(|| misfire.missing("policy"))?;
+    let limit = misfire.whole("limit", 1..=u64::from(Misfire::MAX_LIMIT))?;
+    let limit = limit.map(|limit| u32::try_from(limit).expect("at most 1,000"));
+    match (policy, limit) {
+        (Misfire::CatchUp { .. }, Some(limit)) => Ok(Some(MisfireChange::Policy(Misfire::CatchUp { limit }))),
+        (Misfire::CatchUp { .. }, None) => Err(misfire.missing("limit")),
+        (policy, None) => Ok(Some(MisfireChange::Policy(policy))),
+        (policy, Some(limit)) => {
+            let message = format!("{limit} goes only with CATCH_UP, not with {policy}: leave it out");
+            Err(invalid("misfire.limit", message))
         }
     }
-    match retry.whole("budget", 0..=u64::from(u32::MAX))? {
-        None => Ok(()),
-        Some(_) => Err(not_built("retry.budget", "null")),
-    }
+}
+
+fn retry(spec: &mut Fields) -> Result<Option<RetryChanges>, Refusal> {
+    const FIELDS: [&str; 8] = ["max_attempts", "base", "base_ms", "cap", "cap_ms", "deadline", "deadline_ms", "budget"];
+    let Some(mut retry) = spec.object("retry", &FIELDS)? else { return Ok(None) };
+    let number = |number: Option<u64>| number.map(|n| u32::try_from(n).expect("the reader keeps to the range"));
+    Ok(Some(RetryChanges {
+        max_attempts: number(retry.whole("max_attempts", 1..=1_000_000)?),
+        base: duration(&mut retry, "base", "base_ms", MAX_LATENESS_MS)?,
+        cap: duration(&mut retry, "cap", "cap_ms", MAX_LATENESS_MS)?,
+        deadline: duration(&mut retry, "deadline", "deadline_ms", MAX_LATENESS_MS)?.map(Some),
+        budget: number(retry.whole("budget", 0..=u64::from(u32::MAX))?).map(Some),
+    }))
 }
 
 #[cfg(test)]

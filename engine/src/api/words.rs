@@ -3,6 +3,7 @@
 use crate::kernel::{
     calendar::{DayMatch, FoldChoice, Gap, LocalFold},
     occurrence::State,
+    policy::{Effect, Misfire, Overlap},
     schedule::ScheduleState,
 };
 
@@ -21,9 +22,22 @@ pub(crate) const LOCAL_FOLD: Words<LocalFold> = &[("first", LocalFold::First), (
 pub(crate) const LOCAL_GAP: Words<Gap> = &[(Gap::Shift.as_str(), Gap::Shift)];
 pub(crate) const SCHEDULE_STATE: Words<ScheduleState> = &[
     (ScheduleState::Active.as_str(), ScheduleState::Active),
+    (ScheduleState::Paused.as_str(), ScheduleState::Paused),
     (ScheduleState::Completed.as_str(), ScheduleState::Completed),
     (ScheduleState::Canceled.as_str(), ScheduleState::Canceled),
 ];
+pub(crate) const MISFIRE: Words<Misfire> = &[
+    (Misfire::Skip.as_str(), Misfire::Skip),
+    (Misfire::FireOnce.as_str(), Misfire::FireOnce),
+    ("CATCH_UP", Misfire::CatchUp { limit: 0 }),
+];
+pub(crate) const OVERLAP: Words<Overlap> = &[
+    (Overlap::Allow.as_str(), Overlap::Allow),
+    (Overlap::SkipIfRunning.as_str(), Overlap::SkipIfRunning),
+    (Overlap::QueueOne.as_str(), Overlap::QueueOne),
+];
+pub(crate) const EFFECT: Words<Effect> =
+    &[(Effect::Idempotent.as_str(), Effect::Idempotent), (Effect::NonIdempotent.as_str(), Effect::NonIdempotent)];
 pub(crate) const OCCURRENCE_STATE: Words<State> = &[
     (State::Scheduled.as_str(), State::Scheduled),
     (State::Enqueued.as_str(), State::Enqueued),

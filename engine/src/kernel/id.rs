@@ -24,6 +24,20 @@ impl ScheduleId {
         Self(uuid::Builder::from_random_bytes(bytes).into_uuid().into_bytes())
     }
 
+    /// The id that an idempotency key stands for: the first 16 bytes of
+    /// `SHA-256("countwheel.schedule" 00 tenant 00 key)` as a UUID of version 8, so that the same key finds the same
+    /// schedule.
+    #[must_use]
+    pub fn from_key(tenant: &str, key: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in ["countwheel.schedule", "\0", tenant, "\0", key] {
+            hash.update(part);
+        }
+        let digest = hash.finalize();
+        let bytes = digest[..16].try_into().expect("a SHA-256 has 32 bytes");
+        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid().into_bytes())
+    }
+
     /// The slot this schedule falls into: the first 14 bits of the SHA-256 of its id.
     #[must_use]
     pub fn slot(self) -> Slot {
@@ -102,6 +116,20 @@ impl OccurrenceId {
         // 48 bits of time | 4 bits version | 12 bits | 2 bits variant | 62 bits
         let id = at << 80 | 8 << 76 | (head >> 62) << 64 | 0b10 << 62 | head & ((1 << 62) - 1);
         Self(id.to_be_bytes())
+    }
+
+    /// Whether it has the version and variant bits of an occurrence's id.
+    #[must_use]
+    pub const fn is_well_formed(self) -> bool {
+        self.0[6] >> 4 == 8 && self.0[8] >> 6 == 0b10
+    }
+
+    /// The instant that its leading 48 bits name.
+    #[must_use]
+    pub fn scheduled_for(self) -> UnixMs {
+        let mut bytes = [0; 8];
+        bytes[2..].copy_from_slice(&self.0[..6]);
+        UnixMs(i64::from_be_bytes(bytes))
     }
 
     /// `scheduled_for` plus the deterministic jitter of a flexible window: the low 62 bits of the id modulo the

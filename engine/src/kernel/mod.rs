@@ -1,12 +1,14 @@
 //! Everything that decides: no IO, no clock, no await, no randomness, no iteration over hash maps.
 
 pub mod calendar;
+pub mod changes;
 mod codec;
 pub mod engine_time;
 pub mod gate;
 pub mod id;
 mod names;
 pub mod occurrence;
+pub mod policy;
 pub mod record;
 pub mod refusal;
 pub mod resolve;

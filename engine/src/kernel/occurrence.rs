@@ -76,7 +76,7 @@ pub enum State {
     Succeeded,
     /// The misfire policy did not admit it.
     Missed,
-    /// The user ended its schedule before it entered the queue.
+    /// A user's call reached it before it ran.
     Canceled,
 }
 
@@ -90,6 +90,29 @@ impl State {
             Self::Succeeded => "SUCCEEDED",
             Self::Missed => "MISSED",
             Self::Canceled => "CANCELED",
+        }
+    }
+}
+
+/// Why an occurrence stands where it does, where its state alone does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// An update took its version's place.
+    Superseded,
+    /// Its schedule was paused.
+    Paused,
+    /// Its schedule was deleted.
+    Canceled,
+}
+
+impl Reason {
+    /// The word users see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Superseded => "superseded",
+            Self::Paused => "paused",
+            Self::Canceled => "canceled",
         }
     }
 }
@@ -120,7 +143,7 @@ pub struct Occurrence {
     /// Where it stands.
     pub state: State,
     /// Why, where the state alone does not say.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Reason>,
     /// How many attempts were made.
     pub attempt_count: u32,
 }

@@ -7,7 +7,10 @@
 
 use bincode::{Decode, Encode};
 
-use super::codec::{self, Undecodable};
+use super::{
+    codec::{self, Undecodable},
+    policy::{Effect, Misfire, Overlap, Retry},
+};
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,18 @@ pub enum Record {
     ScheduleCreated(Box<ScheduleCreated>),
     /// A user ended a schedule.
     Canceled(Canceled),
+    /// A user described a schedule anew.
+    Updated(Box<Updated>),
+    /// A user paused a schedule.
+    Paused(Paused),
+    /// A user resumed a schedule.
+    Resumed(Resumed),
+    /// A user asked for an occurrence now.
+    Triggered(Triggered),
+    /// A user asked for past instants again.
+    BackfillRequested(BackfillRequested),
+    /// Instants of a backfill got their occurrences.
+    BackfillExpanded(BackfillExpanded),
     /// Inserts occurrences, moves their schedules' cursors and puts them in the outbox: the three cannot come apart.
     Materialized(Materialized),
     /// The misfire policy decided a schedule's whole backlog.
@@ -69,15 +84,22 @@ pub struct Named {
     pub name: String,
 }
 
-/// A schedule begins to live.
+/// A schedule begins to live, or to live again under its key.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ScheduleCreated {
     /// Its id.
     pub id: [u8; 16],
-    /// 1 for a new life.
+    /// 1, or more than any version that the key had before.
     pub version: u32,
     /// Whose it is.
     pub tenant: u32,
+    /// How it is described.
+    pub spec: SpecBody,
+}
+
+/// A schedule's description, as the log keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SpecBody {
     /// Where its occurrences go.
     pub queue: u32,
     /// For people.
@@ -94,6 +116,16 @@ pub struct ScheduleCreated {
     pub flexible_window_ms: u64,
     /// An instant later than this is a misfire.
     pub max_lateness_ms: u64,
+    /// What becomes of missed instants.
+    pub misfire: Misfire,
+    /// What becomes of an occurrence while another runs.
+    pub overlap: Overlap,
+    /// How failed attempts are repeated.
+    pub retry: Retry,
+    /// Whether running twice does harm.
+    pub effect: Effect,
+    /// Who decides about what is held.
+    pub review_owner: Option<String>,
 }
 
 /// When a schedule fires, as the log keeps it.
@@ -141,16 +173,108 @@ pub struct LocalBody {
     pub shift: bool,
 }
 
+/// What a call ends of a schedule's pending work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Closing {
+    /// SCHEDULED occurrences that stay, in runs as in [`Enqueued::runs`]: the queue has them, or the call keeps what is
+    /// due. Every other one is canceled.
+    pub kept: Vec<(u64, u64)>,
+    /// Instants that were due and not materialised.
+    pub due: Option<RangeBody>,
+    /// What was left of each backfill that ends with it.
+    pub backfills: Vec<RangeBody>,
+}
+
+/// Instants without an occurrence each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RangeBody {
+    /// The first one, as a difference to the log's time.
+    pub first: i64,
+    /// The last one, as a difference to the log's time.
+    pub last: i64,
+    /// How many there are.
+    pub count: u64,
+}
+
 /// A user ended a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Canceled {
     /// The schedule.
     pub schedule: u32,
-    /// SCHEDULED occurrences that were with the queue already and stay, in runs as in [`Enqueued::runs`]; every other
-    /// one is canceled.
-    pub kept: Vec<(u64, u64)>,
-    /// The first and last instant that were due and not materialised, as differences to the log's time.
-    pub due: Option<(i64, i64)>,
+    /// What ends with it.
+    pub closing: Closing,
+}
+
+/// A user described a schedule anew: its version grows.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Updated {
+    /// The schedule.
+    pub schedule: u32,
+    /// How it is described now.
+    pub spec: SpecBody,
+    /// Whether what is due goes on under the old version.
+    pub keeps_due: bool,
+    /// What ends with the old version.
+    pub closing: Closing,
+}
+
+/// A user paused a schedule: its version grows.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Paused {
+    /// The schedule.
+    pub schedule: u32,
+    /// What ends with it.
+    pub closing: Closing,
+}
+
+/// A user resumed a schedule: its version grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Resumed {
+    /// The schedule.
+    pub schedule: u32,
+    /// The instants that fell into the pause.
+    pub paused: Option<RangeBody>,
+}
+
+/// A user asked for an occurrence now.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Triggered {
+    /// The schedule.
+    pub schedule: u32,
+    /// The caller's key, or the request's own id: part of the occurrence's id.
+    pub discriminator: Vec<u8>,
+    /// Whether the caller gave it: then it is remembered for a day.
+    pub is_keyed: bool,
+}
+
+/// A user asked for past instants again.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BackfillRequested {
+    /// The schedule.
+    pub schedule: u32,
+    /// Instants from this on, as a difference to the log's time...
+    pub from: i64,
+    /// ...and before this.
+    pub to: i64,
+    /// How many there are.
+    pub count: u64,
+    /// The caller's key, or the request's own id: part of the occurrences' ids.
+    pub discriminator: Vec<u8>,
+    /// Whether the caller gave it: then it is remembered for a day.
+    pub is_keyed: bool,
+}
+
+/// Instants of a backfill got their occurrences.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BackfillExpanded {
+    /// The backfill: how many were requested before it.
+    pub backfill: u64,
+    /// The instants, oldest first, as differences to the log's time.
+    pub instants: Vec<i64>,
+    /// Everything up to here is expanded, as a difference to the log's time.
+    pub through: i64,
+    /// Whether these were the last.
+    pub is_done: bool,
 }
 
 /// Occurrences of one millisecond.
@@ -170,8 +294,8 @@ pub struct Misfired {
     /// The instants that get an occurrence now, or whose SCHEDULED occurrence is admitted; catch-up lane. As
     /// differences to the log's time.
     pub admitted: Vec<i64>,
-    /// The first and last instant without an occurrence that are missed.
-    pub missed: Option<(i64, i64)>,
+    /// The instants without an occurrence that are missed.
+    pub missed: Option<RangeBody>,
     /// SCHEDULED occurrences that are missed, in runs as in [`Enqueued::runs`].
     pub missed_occurrences: Vec<(u64, u64)>,
     /// The cursor's new place.
@@ -254,6 +378,12 @@ kinds! {
     9 => Enqueued(Enqueued),
     10 => Completed(Completed),
     11 => Lost(Lost),
+    12 => Updated(Updated),
+    13 => Paused(Paused),
+    14 => Resumed(Resumed),
+    15 => Triggered(Triggered),
+    16 => BackfillRequested(BackfillRequested),
+    17 => BackfillExpanded(BackfillExpanded),
 }
 
 /// A log record that this engine cannot act on.

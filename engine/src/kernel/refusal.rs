@@ -34,6 +34,10 @@ pub enum RefusalCode {
     InThePast,
     /// The flexible window is longer than the shortest gap between instants.
     WindowTooLong,
+    /// Another kind of rule needs the policies restated.
+    RestatePolicies,
+    /// A backfill would make more occurrences than allowed.
+    TooMany,
     /// Anything else.
     Invalid,
 }
@@ -48,6 +52,8 @@ impl RefusalCode {
             Self::NeverFires => "never_fires",
             Self::InThePast => "in_the_past",
             Self::WindowTooLong => "window_too_long",
+            Self::RestatePolicies => "restate_policies",
+            Self::TooMany => "too_many",
             Self::Invalid => "invalid",
         }
     }

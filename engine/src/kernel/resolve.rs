@@ -1,91 +1,213 @@
-//! From what a user asks for to a schedule with every default resolved, or a refusal that names the field.
+//! From what a call says to a schedule with everything resolved, or a refusal that names the field.
 
 use std::sync::Arc;
 
 use super::{
     calendar::{CalendarError, CronRule, CronSpec, Interval, ZoneSet, resolve_local},
+    changes::{Changes, MisfireChange, NewRule, NewSchedule, RetryChanges},
     id::check_name,
+    policy::{Effect, Misfire, Retry},
     refusal::{Refusal, RefusalCode},
-    schedule::{AtLocal, NewRule, NewSchedule, Rule, Spec},
+    schedule::{AtLocal, Rule, Spec},
     time::UnixMs,
 };
 
 const DAY_MS: u64 = 86_400_000;
 /// A payload is opaque, and small: it travels in the log and in the queue.
 const PAYLOAD_LIMIT: usize = 64 << 10;
+/// Names for people.
+const NAME_CHARS: usize = 256;
 /// A flexible window may not be longer than the shortest gap among this many next instants.
 const GAPS_LOOKED_AT: usize = 100;
+const MAX_ATTEMPTS: u32 = 1_000_000;
 
-/// Resolves `new` as of `now`.
+/// Where parsed rules come from: judging one costs tens of microseconds, so whoever asks often keeps them.
+pub trait Rules {
+    /// The rule that `spec` describes.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn cron(&self, spec: &CronSpec) -> Result<Arc<CronRule>, CalendarError>;
+
+    /// The zone rules.
+    fn zones(&self) -> &Arc<ZoneSet>;
+}
+
+/// Parses each time.
+impl Rules for Arc<ZoneSet> {
+    fn cron(&self, spec: &CronSpec) -> Result<Arc<CronRule>, CalendarError> {
+        CronRule::new(spec, self).map(Arc::new)
+    }
+
+    fn zones(&self) -> &Arc<ZoneSet> {
+        self
+    }
+}
+
+/// Resolves a new schedule as of `now`.
 ///
 /// # Errors
 /// The first part that is refused: shape, then rule, then time.
-pub fn resolve(new: NewSchedule, now: UnixMs, zones: &Arc<ZoneSet>) -> Result<Spec, Refusal> {
-    check_shape(&new)?;
-    let (rule, at_local) = resolve_rule(&new.rule, new.start_at, zones)?;
-    let flexible_window_ms = millis(new.flexible_window);
-    let spec = Spec {
-        tenant: new.tenant,
-        queue: new.queue,
-        name: new.name,
-        rule,
-        at_local,
-        start_at: new.start_at,
-        end_at: new.end_at,
-        payload: new.payload,
-        flexible_window_ms,
-        max_lateness_ms: millis(new.max_lateness),
-    };
-    if flexible_window_ms > 0 {
-        check_window(&spec, now, zones)?;
+pub fn resolve(new: &NewSchedule, now: UnixMs, rules: &dyn Rules) -> Result<Spec, Refusal> {
+    let start_at = new.rest.start_at.flatten();
+    let mut spec = Spec::new(new.tenant.clone(), Rule::At(now));
+    put(&new.rest, &mut spec)?;
+    check_shape(&spec)?;
+    (spec.rule, spec.at_local) = resolve_rule(&new.rule, start_at, rules)?;
+    check_window(&spec, now, rules)?;
+    Ok(spec)
+}
+
+/// Resolves what a schedule that stands as `before` is to become, as of `now`.
+///
+/// # Errors
+/// The first part that is refused.
+pub fn resolve_changes(before: &Spec, changes: &Changes, now: UnixMs, rules: &dyn Rules) -> Result<Spec, Refusal> {
+    let mut spec = before.clone();
+    put(changes, &mut spec)?;
+    check_shape(&spec)?;
+    if let Some(rule) = &changes.rule {
+        let anchor = match before.rule {
+            Rule::Every { anchor, .. } => anchor,
+            Rule::Cron(_) | Rule::At(_) => spec.start_at,
+        };
+        (spec.rule, spec.at_local) = resolve_rule(rule, anchor, rules)?;
+        let restated = changes.misfire.is_some() && changes.flexible_window.is_some() && changes.retry.is_some();
+        if !restated && !spec.rule.is_same_kind(&before.rule) {
+            return Err(Refusal::new(
+                RefusalCode::RestatePolicies,
+                "rule",
+                "the rule is of another kind: say misfire, flexible_window and retry again with it".to_owned(),
+            ));
+        }
+    }
+    if spec.rule != before.rule || spec.flexible_window_ms != before.flexible_window_ms {
+        check_window(&spec, now, rules)?;
     }
     Ok(spec)
 }
 
-fn check_shape(new: &NewSchedule) -> Result<(), Refusal> {
-    let invalid = |field: &str, message: String| Err(Refusal::new(RefusalCode::Invalid, field, message));
-    for (field, name) in [("tenant", &new.tenant), ("queue", &new.queue)] {
-        if let Err(problem) = check_name(name) {
-            return invalid(field, format!("{field} {problem}"));
+/// Puts what is said in the place of what was; the rule is not touched.
+fn put(changes: &Changes, spec: &mut Spec) -> Result<(), Refusal> {
+    fn set<T: Clone>(place: &mut T, said: Option<&T>) {
+        if let Some(value) = said {
+            place.clone_from(value);
         }
     }
-    if let Some(name) = &new.name {
-        if name.chars().count() > 256 {
-            return invalid("name", format!("name has {} characters: at most 256 are allowed", name.chars().count()));
-        }
-        if name.chars().any(char::is_control) {
-            return invalid("name", "name has a control character: remove it".to_owned());
-        }
+    set(&mut spec.queue, changes.queue.as_ref());
+    set(&mut spec.name, changes.name.as_ref());
+    set(&mut spec.start_at, changes.start_at.as_ref());
+    set(&mut spec.end_at, changes.end_at.as_ref());
+    set(&mut spec.payload, changes.payload.as_ref());
+    set(&mut spec.overlap, changes.overlap.as_ref());
+    set(&mut spec.effect, changes.effect.as_ref());
+    set(&mut spec.review_owner, changes.review_owner.as_ref());
+    set(&mut spec.max_lateness_ms, changes.max_lateness.map(millis).as_ref());
+    set(&mut spec.flexible_window_ms, changes.flexible_window.map(millis).as_ref());
+    match changes.misfire {
+        None => {}
+        Some(MisfireChange::Policy(misfire)) => spec.misfire = misfire,
+        Some(MisfireChange::Limit(limit)) => match &mut spec.misfire {
+            Misfire::CatchUp { limit: place } => *place = limit,
+            other => {
+                let message = format!("a limit of {limit} goes only with CATCH_UP, not with {other}: leave it out");
+                return Err(Refusal::new(RefusalCode::Invalid, "misfire.limit", message));
+            }
+        },
     }
-    if new.payload.len() > PAYLOAD_LIMIT {
-        let bytes = new.payload.len();
-        return invalid("payload", format!("payload has {bytes} bytes: at most 65536 are allowed; pass a reference"));
-    }
-    if millis(new.flexible_window) > DAY_MS {
-        return invalid("flexible_window", "flexible_window is longer than 24h: give at most 24h".to_owned());
-    }
-    if millis(new.max_lateness) > 366 * DAY_MS {
-        return invalid("max_lateness", "max_lateness is longer than 366 days: give at most 366d".to_owned());
-    }
-    if let (Some(start), Some(end)) = (new.start_at, new.end_at)
-        && start >= end
-    {
-        return invalid("end_at", format!("end_at {end} is not after start_at {start}: move one of them"));
+    if let Some(retry) = &changes.retry {
+        put_retry(retry, &mut spec.retry);
     }
     Ok(())
 }
 
-/// Resolves a rule.
+fn put_retry(said: &RetryChanges, retry: &mut Retry) {
+    retry.max_attempts = said.max_attempts.unwrap_or(retry.max_attempts);
+    retry.base_ms = said.base.map_or(retry.base_ms, millis);
+    retry.cap_ms = said.cap.map_or(retry.cap_ms, millis);
+    retry.deadline_ms = said.deadline.map_or(retry.deadline_ms, |deadline| deadline.map(millis));
+    retry.budget = said.budget.unwrap_or(retry.budget);
+}
+
+fn invalid<T>(field: &str, message: String) -> Result<T, Refusal> {
+    Err(Refusal::new(RefusalCode::Invalid, field, message))
+}
+
+fn check_shape(spec: &Spec) -> Result<(), Refusal> {
+    for (field, name) in [("tenant", &spec.tenant), ("queue", &spec.queue)] {
+        if let Err(problem) = check_name(name) {
+            return invalid(field, format!("{field} {problem}"));
+        }
+    }
+    for (field, text) in [("name", &spec.name), ("review_owner", &spec.review_owner)] {
+        check_text(field, text.as_deref())?;
+    }
+    if spec.payload.len() > PAYLOAD_LIMIT {
+        let bytes = spec.payload.len();
+        return invalid("payload", format!("payload has {bytes} bytes: at most 65536 are allowed; pass a reference"));
+    }
+    if spec.flexible_window_ms > DAY_MS {
+        return invalid("flexible_window", "flexible_window is longer than 24h: give at most 24h".to_owned());
+    }
+    if spec.max_lateness_ms > 366 * DAY_MS {
+        return invalid("max_lateness", "max_lateness is longer than 366 days: give at most 366d".to_owned());
+    }
+    if let (Some(start), Some(end)) = (spec.start_at, spec.end_at)
+        && start >= end
+    {
+        return invalid("end_at", format!("end_at {end} is not after start_at {start}: move one of them"));
+    }
+    check_policies(spec)
+}
+
+fn check_text(field: &str, text: Option<&str>) -> Result<(), Refusal> {
+    let Some(text) = text else { return Ok(()) };
+    let chars = text.chars().count();
+    if chars > NAME_CHARS {
+        return invalid(field, format!("{field} has {chars} characters: at most {NAME_CHARS} are allowed"));
+    }
+    match text.chars().find(|c| c.is_control()) {
+        Some(bad) => invalid(field, format!("{field} has the control character {bad:?}: take it out")),
+        None => Ok(()),
+    }
+}
+
+fn check_policies(spec: &Spec) -> Result<(), Refusal> {
+    if let Misfire::CatchUp { limit } = spec.misfire
+        && !(1..=Misfire::MAX_LIMIT).contains(&limit)
+    {
+        return invalid("misfire.limit", format!("{limit} is out of range 1-{}", Misfire::MAX_LIMIT));
+    }
+    let Retry { max_attempts, base_ms, cap_ms, deadline_ms, .. } = spec.retry;
+    if !(1..=MAX_ATTEMPTS).contains(&max_attempts) {
+        return invalid("retry.max_attempts", format!("{max_attempts} is out of range 1-{MAX_ATTEMPTS}"));
+    }
+    for (field, ms) in [("retry.base", Some(base_ms)), ("retry.cap", Some(cap_ms)), ("retry.deadline", deadline_ms)] {
+        if ms.is_some_and(|ms| ms > 366 * DAY_MS) {
+            return invalid(field, format!("{field} is longer than 366 days: give at most 366d"));
+        }
+    }
+    if base_ms > cap_ms {
+        return invalid("retry.cap", format!("a cap of {cap_ms} ms is less than the base of {base_ms} ms: raise it"));
+    }
+    if spec.effect == Effect::NonIdempotent {
+        let message = "non_idempotent is not built yet: leave it out or give \"idempotent\"";
+        return invalid("effect", message.to_owned());
+    }
+    Ok(())
+}
+
+/// Resolves a rule; a grid without an anchor gets the default one.
 ///
 /// # Errors
 /// The part that is refused.
 pub fn resolve_rule(
     rule: &NewRule,
-    start_at: Option<UnixMs>,
-    zones: &Arc<ZoneSet>,
+    default_anchor: Option<UnixMs>,
+    rules: &dyn Rules,
 ) -> Result<(Rule, Option<AtLocal>), Refusal> {
     match rule {
-        NewRule::Cron(spec) => Ok((Rule::Cron(resolve_cron(spec, zones)?), None)),
+        NewRule::Cron(spec) => Ok((Rule::Cron(resolve_cron(spec, rules)?), None)),
         NewRule::Every { every, anchor } => {
             let every_ms = millis(*every);
             if !(1_000..=366 * DAY_MS).contains(&every_ms) {
@@ -93,12 +215,13 @@ pub fn resolve_rule(
                 return Err(Refusal::new(RefusalCode::Invalid, "rule.every", message));
             }
             let every_ms = i64::try_from(every_ms).expect("366 days fit");
-            Ok((Rule::Every { every_ms, anchor: anchor.or(start_at) }, None))
+            Ok((Rule::Every { every_ms, anchor: anchor.or(default_anchor) }, None))
         }
         NewRule::At(at) => Ok((Rule::At(*at), None)),
         NewRule::AtLocal { local, zone, fold, gap } => {
-            let rules = zones.zone(zone).map_err(|error| from_calendar(&error, "rule.at_local", "rule.zone"))?;
-            let at = resolve_local(&rules, local, *fold, *gap)
+            let known =
+                rules.zones().zone(zone).map_err(|error| from_calendar(&error, "rule.at_local", "rule.zone"))?;
+            let at = resolve_local(&known, local, *fold, *gap)
                 .map_err(|error| from_calendar(&error, "rule.at_local", "rule.zone"))?;
             let given = AtLocal { local: local.clone(), zone: zone.clone(), fold: *fold, gap: *gap };
             Ok((Rule::At(at), Some(given)))
@@ -106,16 +229,17 @@ pub fn resolve_rule(
     }
 }
 
-fn resolve_cron(spec: &CronSpec, zones: &Arc<ZoneSet>) -> Result<CronSpec, Refusal> {
-    let rule = CronRule::new(spec, zones).map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?;
+fn resolve_cron(spec: &CronSpec, rules: &dyn Rules) -> Result<CronSpec, Refusal> {
+    let rule = rules.cron(spec).map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?;
     Ok(CronSpec { fold: rule.fold().into(), ..spec.clone() })
 }
 
-fn check_window(spec: &Spec, now: UnixMs, zones: &Arc<ZoneSet>) -> Result<(), Refusal> {
+fn check_window(spec: &Spec, now: UnixMs, rules: &dyn Rules) -> Result<(), Refusal> {
+    if spec.flexible_window_ms == 0 {
+        return Ok(());
+    }
     let cron = match &spec.rule {
-        Rule::Cron(cron) => {
-            Some(CronRule::new(cron, zones).map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?)
-        }
+        Rule::Cron(cron) => Some(rules.cron(cron).map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?),
         Rule::Every { .. } | Rule::At(_) => None,
     };
     let next = |after: UnixMs| match (&spec.rule, &cron) {
@@ -158,6 +282,7 @@ pub fn from_calendar(error: &CalendarError, rule_field: &str, zone_field: &str) 
     Refusal::new(code, field, error.to_string())
 }
 
+/// No duration is 0 ms, and one beyond all bounds the largest number.
 fn millis(duration: impl Into<Option<std::time::Duration>>) -> u64 {
     duration.into().map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,10 +1,11 @@
-//! A schedule describes the future: whose it is, where it goes, by which rule, under which policies.
-
-use std::time::Duration;
+//! A schedule describes the future: whose it is, where it goes, by which rule, under which policies; and what a call
+//! changed of it.
 
 use super::{
-    calendar::{CronError, CronRule, CronSpec, Gap, LocalFold},
-    id::{OccurrenceId, ScheduleId},
+    calendar::{CronSpec, Gap, LocalFold},
+    id::{Kind, OccurrenceId, ScheduleId},
+    occurrence::Reason,
+    policy::{Effect, Misfire, Overlap, Retry},
     time::UnixMs,
 };
 
@@ -47,6 +48,51 @@ pub struct Spec {
     pub flexible_window_ms: u64,
     /// An instant later than this when it could enter the queue is a misfire.
     pub max_lateness_ms: u64,
+    /// What becomes of missed instants.
+    pub misfire: Misfire,
+    /// What becomes of an occurrence while another runs.
+    pub overlap: Overlap,
+    /// How failed attempts are repeated.
+    pub retry: Retry,
+    /// Whether running twice does harm.
+    pub effect: Effect,
+    /// Who decides about what is held.
+    pub review_owner: Option<String>,
+}
+
+impl Spec {
+    /// A schedule of which only tenant and rule were said.
+    #[must_use]
+    pub fn new(tenant: impl Into<String>, rule: Rule) -> Self {
+        Self {
+            tenant: tenant.into(),
+            queue: "default".into(),
+            name: None,
+            rule,
+            at_local: None,
+            start_at: None,
+            end_at: None,
+            payload: Vec::new(),
+            flexible_window_ms: 0,
+            max_lateness_ms: 60_000,
+            misfire: Misfire::default(),
+            overlap: Overlap::default(),
+            retry: Retry::default(),
+            effect: Effect::default(),
+            review_owner: None,
+        }
+    }
+}
+
+impl Rule {
+    /// Whether both are of one kind: what was decided for one kind of rule does not silently hold for another.
+    #[must_use]
+    pub const fn is_same_kind(&self, other: &Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Cron(_), Self::Cron(_)) | (Self::Every { .. }, Self::Every { .. }) | (Self::At(_), Self::At(_))
+        )
+    }
 }
 
 /// A one-off's wall time as it was given.
@@ -62,128 +108,13 @@ pub struct AtLocal {
     pub gap: Option<Gap>,
 }
 
-/// A schedule to be made. Everything but tenant, queue and rule has a default.
-#[derive(Clone, Debug)]
-pub struct NewSchedule {
-    /// Whose it is. Default `default`.
-    pub tenant: String,
-    /// Where its occurrences go. Default `default`.
-    pub queue: String,
-    /// For people. Default none.
-    pub name: Option<String>,
-    /// When it fires.
-    pub rule: NewRule,
-    /// Instants before this are not the schedule's. Default none.
-    pub start_at: Option<UnixMs>,
-    /// Instants from this on are not the schedule's. Default none.
-    pub end_at: Option<UnixMs>,
-    /// Opaque bytes for the handler, at most 64 KiB. Default empty.
-    pub payload: Vec<u8>,
-    /// Spreads `available_at` over this long after each instant, at most 24 h. Default none.
-    pub flexible_window: Option<Duration>,
-    /// An instant later than this when it could enter the queue is a misfire. Default 60 s.
-    pub max_lateness: Duration,
-}
-
-/// A rule as it is asked for.
-#[derive(Clone, Debug)]
-pub enum NewRule {
-    /// Cron in a zone.
-    Cron(CronSpec),
-    /// A grid; `anchor` defaults to `start_at`, else to the time of creation.
-    Every {
-        /// 1 s to 366 days.
-        every: Duration,
-        /// An instant of the grid.
-        anchor: Option<UnixMs>,
-    },
-    /// One instant.
-    At(UnixMs),
-    /// One wall time.
-    AtLocal {
-        /// `2026-11-01T01:30:00`.
-        local: String,
-        /// The IANA zone.
-        zone: String,
-        /// Which reading of a repeated wall time is meant.
-        fold: Option<LocalFold>,
-        /// What to do about a missing wall time.
-        gap: Option<Gap>,
-    },
-}
-
-impl NewSchedule {
-    /// A schedule with this rule and every default.
-    #[must_use]
-    pub fn new(rule: NewRule) -> Self {
-        Self {
-            tenant: "default".into(),
-            queue: "default".into(),
-            name: None,
-            rule,
-            start_at: None,
-            end_at: None,
-            payload: Vec::new(),
-            flexible_window: None,
-            max_lateness: Duration::from_secs(60),
-        }
-    }
-
-    /// Fires when `expr` (5 fields, or 6 with seconds first) matches the wall clock of `zone`.
-    ///
-    /// # Errors
-    /// An expression that is not cron, naming field, value and remedy. The zone is checked when the schedule is made.
-    pub fn cron(expr: &str, zone: &str) -> Result<Self, CronError> {
-        CronRule::check(expr)?;
-        Ok(Self::new(NewRule::Cron(CronSpec::new(expr, zone))))
-    }
-
-    /// Fires every `every` of elapsed time, counted from its creation.
-    #[must_use]
-    pub fn every(every: Duration) -> Self {
-        Self::new(NewRule::Every { every, anchor: None })
-    }
-
-    /// Fires once.
-    #[must_use]
-    pub fn at(at: UnixMs) -> Self {
-        Self::new(NewRule::At(at))
-    }
-
-    /// Whose it is.
-    #[must_use]
-    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.tenant = tenant.into();
-        self
-    }
-
-    /// Where its occurrences go.
-    #[must_use]
-    pub fn queue(mut self, queue: impl Into<String>) -> Self {
-        self.queue = queue.into();
-        self
-    }
-
-    /// Opaque bytes for the handler.
-    #[must_use]
-    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
-        self.payload = payload.into();
-        self
-    }
-
-    /// Spreads `available_at` over `window` after each instant.
-    #[must_use]
-    pub fn flexible_window(mut self, window: Duration) -> Self {
-        self.flexible_window = Some(window);
-        self
-    }
-}
-
 /// What a schedule is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScheduleState {
     /// It has a future, or an occurrence that has not entered its queue.
     Active,
+    /// Nothing of it is decided until it is resumed.
+    Paused,
     /// No future instant, and nothing left to enqueue.
     Completed,
     /// DELETE ended it; its history stays.
@@ -191,11 +122,21 @@ pub enum ScheduleState {
 }
 
 impl ScheduleState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Active, Self::Paused, Self::Completed, Self::Canceled];
+
+    /// Its place in [`ScheduleState::ALL`].
+    #[must_use]
+    pub const fn place(self) -> usize {
+        self as usize
+    }
+
     /// The word users see.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
+            Self::Paused => "paused",
             Self::Completed => "completed",
             Self::Canceled => "canceled",
         }
@@ -249,14 +190,16 @@ pub struct Receipt {
 /// Instants of a rule that were disposed of together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstantRange {
+    /// The schedule's own instants, or a backfill's.
+    pub kind: Kind,
     /// Why.
     pub disposition: RangeDisposition,
     /// The first instant.
     pub first: UnixMs,
     /// The last instant.
     pub last: UnixMs,
-    /// How many, once counted.
-    pub count: Option<u64>,
+    /// How many.
+    pub count: u64,
 }
 
 /// What became of a range of instants that never got an occurrence each.
@@ -264,6 +207,6 @@ pub struct InstantRange {
 pub enum RangeDisposition {
     /// The misfire policy did not admit them.
     Missed,
-    /// They were due and not materialised when the schedule was canceled.
-    Canceled,
+    /// A user's call reached them before they were materialised.
+    Canceled(Reason),
 }

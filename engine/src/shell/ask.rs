@@ -1,5 +1,7 @@
 //! What a shard can be asked, and where its answer goes.
 
+use std::sync::Arc;
+
 use actix::Message;
 use tokio::sync::oneshot;
 
@@ -7,9 +9,9 @@ use crate::{
     error::CallError,
     kernel::{
         id::{OccurrenceId, ScheduleId},
-        occurrence::{OccurrenceNo, State},
+        occurrence::{Occurrence, OccurrenceNo, State},
         schedule::{Schedule, Spec},
-        shard::{Canceled, HistoryPage, ListingFilter, ListingPage},
+        shard::{Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target, Triggered},
         time::UnixMs,
     },
 };
@@ -32,14 +34,73 @@ pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, CallError>>;
 
 /// What a shard can be asked.
 pub(crate) enum Ask {
-    Create { id: ScheduleId, spec: Box<Spec>, reply: ReplyTo<Schedule> },
-    Cancel { id: ScheduleId, reply: ReplyTo<Canceled> },
-    Read { id: ScheduleId, reply: ReplyTo<Schedule> },
-    List { filter: ListingFilter, from: u32, limit: usize, reply: ReplyTo<ListingPage> },
-    History { query: HistoryQuery, reply: ReplyTo<HistoryPage> },
-    Take { queue: String, max: usize, reply: ReplyTo<Vec<Taken>> },
-    Complete { number: OccurrenceNo, reply: ReplyTo<()> },
-    Stop { reply: oneshot::Sender<Result<(), String>> },
+    Create {
+        creation: Box<Creation>,
+        reply: ReplyTo<Schedule>,
+    },
+    Update {
+        target: Target,
+        spec: Box<Spec>,
+        version: u32,
+        pending: Pending,
+        reply: ReplyTo<Receipted>,
+    },
+    Pause {
+        target: Target,
+        reply: ReplyTo<Receipted>,
+    },
+    Resume {
+        target: Target,
+        reply: ReplyTo<Receipted>,
+    },
+    Cancel {
+        target: Target,
+        reply: ReplyTo<Receipted>,
+    },
+    Trigger {
+        target: Target,
+        discriminator: Vec<u8>,
+        is_keyed: bool,
+        reply: ReplyTo<Triggered>,
+    },
+    Backfill {
+        target: Target,
+        window: (UnixMs, UnixMs),
+        discriminator: Vec<u8>,
+        is_keyed: bool,
+        reply: ReplyTo<Backfilled>,
+    },
+    Read {
+        target: Target,
+        reply: ReplyTo<Schedule>,
+    },
+    List {
+        filter: ListingFilter,
+        from: u32,
+        limit: usize,
+        reply: ReplyTo<ListingPage>,
+    },
+    History {
+        query: HistoryQuery,
+        reply: ReplyTo<HistoryPage>,
+    },
+    Occurrence {
+        id: OccurrenceId,
+        tenant: Option<Arc<str>>,
+        reply: ReplyTo<Option<Occurrence>>,
+    },
+    Take {
+        queue: String,
+        max: usize,
+        reply: ReplyTo<Vec<Taken>>,
+    },
+    Complete {
+        number: OccurrenceNo,
+        reply: ReplyTo<()>,
+    },
+    Stop {
+        reply: oneshot::Sender<Result<(), String>>,
+    },
 }
 
 /// Answers go through `reply`, when the gate lets them.
@@ -50,7 +111,7 @@ impl Message for Ask {
 /// Which part of a history is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryQuery {
-    pub(crate) id: ScheduleId,
+    pub(crate) target: Target,
     pub(crate) state: Option<State>,
     pub(crate) bounds: (UnixMs, UnixMs),
     pub(crate) after: Option<(UnixMs, OccurrenceId)>,

@@ -52,6 +52,8 @@ pub struct ClockSteps {
 pub struct ShardMetrics {
     /// Schedules with a future.
     pub schedules_active: u64,
+    /// Schedules that are paused.
+    pub schedules_paused: u64,
     /// Schedules without one.
     pub schedules_completed: u64,
     /// Schedules that were ended and are kept for their history.
@@ -126,6 +128,7 @@ impl ShardMetrics {
     /// Adds what another shard counts: totals and gauges add up, extremes stay extremes.
     pub fn add(&mut self, other: &Self) {
         self.schedules_active += other.schedules_active;
+        self.schedules_paused += other.schedules_paused;
         self.schedules_completed += other.schedules_completed;
         self.schedules_canceled += other.schedules_canceled;
         self.schedules_in_error += other.schedules_in_error;

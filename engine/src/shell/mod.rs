@@ -10,6 +10,7 @@ pub(crate) mod paging;
 pub mod queue;
 #[cfg(feature = "redis")]
 pub mod redis_queue;
+pub(crate) mod rule_cache;
 pub(crate) mod shard_actor;
 mod signal;
 pub mod status;

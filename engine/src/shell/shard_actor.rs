@@ -24,7 +24,7 @@ use crate::{
         engine_time::EngineTime,
         gate::{Gate, Lsn},
         occurrence::{EntryId, QueueNo, Stream},
-        shard::{Shard, Turn},
+        shard::{Request, Shard, Turn},
         time::UnixMs,
     },
 };
@@ -393,10 +393,11 @@ impl ShardActor {
     fn refresh_metrics(&mut self, away: bool) {
         let Some(journal) = &self.journal else { return };
         let (counters, log) = (self.shard.counters(), journal.log().stats());
-        let [active, completed, canceled] = self.shard.schedules_by_state();
+        let [active, paused, completed, canceled] = self.shard.schedules_by_state();
         let now = self.time.now();
         let (due, oldest) = self.shard.due_backlog(now);
         self.metrics.schedules_active = active;
+        self.metrics.schedules_paused = paused;
         self.metrics.schedules_completed = completed;
         self.metrics.schedules_canceled = canceled;
         self.metrics.materialized_total = counters.materialized;
@@ -448,19 +449,36 @@ impl Handler<Ask> for ShardActor {
 
     fn handle(&mut self, ask: Ask, context: &mut Self::Context) {
         match ask {
-            Ask::Create { id, spec, reply } => {
-                self.command(reply, |shard, now, turn| Ok(shard.create(id, &spec, now, turn)?));
+            Ask::Create { creation, reply } => {
+                self.command(reply, |shard, now, turn| Ok(shard.create(&creation, now, turn)?));
             }
-            Ask::Cancel { id, reply } => {
-                self.command(reply, |shard, now, turn| shard.cancel(id, now, turn).ok_or(CallError::NotFound))
+            Ask::Update { target, spec, version, pending, reply } => {
+                self.command(reply, |shard, now, turn| Ok(shard.update(&target, &spec, version, pending, now, turn)?));
+            }
+            Ask::Pause { target, reply } => {
+                self.command(reply, |shard, now, turn| Ok(shard.pause(&target, now, turn)?));
+            }
+            Ask::Resume { target, reply } => {
+                self.command(reply, |shard, now, turn| Ok(shard.resume(&target, now, turn)?));
+            }
+            Ask::Cancel { target, reply } => {
+                self.command(reply, |shard, now, turn| Ok(shard.cancel(&target, now, turn)?));
+            }
+            Ask::Trigger { target, discriminator, is_keyed, reply } => self.command(reply, |shard, now, turn| {
+                Ok(shard.trigger(&target, Request { discriminator, is_keyed }, now, turn)?)
+            }),
+            Ask::Backfill { target, window, discriminator, is_keyed, reply } => {
+                self.command(reply, |shard, now, turn| {
+                    Ok(shard.backfill(&target, window, Request { discriminator, is_keyed }, now, turn)?)
+                });
             }
             Ask::Complete { number, reply } => self.command(reply, |shard, now, turn| {
                 let lsn = shard.complete(number, now, turn).ok_or(CallError::NotFound)?;
                 Ok(((), lsn))
             }),
-            Ask::Read { id, reply } => {
+            Ask::Read { target, reply } => {
                 let now = self.time.observe(self.clock.reading());
-                match self.shard.read(id, now) {
+                match self.shard.read(&target, now) {
                     Some((schedule, lsn)) => self.answer(reply, lsn, schedule),
                     None => drop(reply.send(Err(CallError::NotFound))),
                 }
@@ -471,10 +489,14 @@ impl Handler<Ask> for ShardActor {
                 self.answer(reply, page.lsn, page);
             }
             Ask::History { query, reply } => {
-                match self.shard.history(query.id, query.state, query.bounds, query.after, query.limit) {
+                match self.shard.history(&query.target, query.state, query.bounds, query.after, query.limit) {
                     Some(page) => self.answer(reply, page.lsn, page),
                     None => drop(reply.send(Err(CallError::NotFound))),
                 }
+            }
+            Ask::Occurrence { id, tenant, reply } => {
+                let (occurrence, lsn) = self.shard.occurrence_by_id(id, tenant.as_deref());
+                self.answer(reply, lsn, occurrence);
             }
             Ask::Take { queue, max, reply } => drop(reply.send(self.take(&queue, max))),
             Ask::Stop { reply } => {

@@ -18,6 +18,7 @@ use super::{
     directory::Directory,
     journal::Journal,
     local_queue::LocalQueue,
+    rule_cache::RuleCache,
     shard_actor::{Backend, Parts, ShardActor},
     status::SharedStatus,
 };
@@ -63,7 +64,7 @@ pub(crate) struct Running {
     pub(crate) statuses: Vec<SharedStatus>,
     pub(crate) arrivals: Arc<Notify>,
     pub(crate) clock: Arc<Clock>,
-    pub(crate) zones: Arc<ZoneSet>,
+    pub(crate) rules: RuleCache,
     pub(crate) is_local: bool,
     system: Mutex<Option<(System, JoinHandle<()>, Directory)>>,
 }
@@ -88,7 +89,7 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
         statuses,
         arrivals,
         clock: settings.clock,
-        zones: settings.zones,
+        rules: RuleCache::new(settings.zones),
         is_local: matches!(settings.queue, QueueChoice::Local),
         system: Mutex::new(Some((system, thread, directory))),
     })

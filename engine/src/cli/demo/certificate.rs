@@ -65,7 +65,7 @@ impl Certificate {
                 (Some(occurrence), _) => self.count_occurrence(occurrence),
                 (None, Some(range)) => match range.disposition {
                     RangeDisposition::Missed => self.missed += 1,
-                    RangeDisposition::Canceled => self.canceled += 1,
+                    RangeDisposition::Canceled(_) => self.canceled += 1,
                 },
                 (None, None) => self.absent.push((line.name.clone(), *instant)),
             }

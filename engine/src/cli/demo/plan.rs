@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::kernel::{
     calendar::CronSpec,
-    schedule::{NewRule, NewSchedule},
+    changes::{NewRule, NewSchedule},
     time::UnixMs,
 };
 
@@ -80,12 +80,9 @@ impl Plan {
 impl Planned {
     /// The call that makes it.
     pub(crate) fn new_schedule(&self, end_at: UnixMs) -> NewSchedule {
-        NewSchedule {
-            name: Some(self.name.clone()),
-            end_at: Some(end_at),
-            flexible_window: self.flexible_window,
-            ..NewSchedule::new(self.rule.clone()).tenant(TENANT).queue(QUEUE).payload(self.name.clone())
-        }
+        let mut new = NewSchedule::new(self.rule.clone()).tenant(TENANT).queue(QUEUE).name(self.name.clone());
+        new.rest.flexible_window = Some(self.flexible_window);
+        new.payload(self.name.clone()).end_at(end_at)
     }
 
     /// The instants after `created_at` and before `end_at`.

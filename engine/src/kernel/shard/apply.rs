@@ -1,31 +1,16 @@
 //! `apply`: the only function that changes what the log remembers, live and in recovery.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::{
-    Shard, StreamMemory, Turn,
-    occurrences::{Holder, OccurrenceRow},
-    plan::Plan,
-    schedules::{ScheduleRow, Text},
-    stream_of,
-};
+use super::{Shard, StreamMemory, Turn, occurrences::Holder, stream_of};
 use crate::kernel::{
     gate::Lsn,
-    id::{Kind, OccurrenceId, ScheduleId},
+    id::Kind,
     occurrence::{EntryId, Lane, OccurrenceNo, State},
-    record::{Canceled, Enqueued, Lost, Materialized, Misfired, Record, RuleBody, ScheduleCreated, numbers_of},
-    schedule::{InstantRange, RangeDisposition, ScheduleState},
+    record::{Enqueued, Lost, Materialized, Misfired, Record, numbers_of},
+    schedule::RangeDisposition,
     time::UnixMs,
 };
-
-/// Ended occurrences can be looked up for at least an hour...
-const KEEP_ENDED_MS: i64 = 3_600_000;
-/// ...and at least this many of them...
-const KEEP_ENDED: usize = 100_000;
-/// ...but never more than this, whatever their age.
-const KEEP_ENDED_AT_MOST: usize = 2_000_000;
-/// A schedule's latest ranges are kept: more than a year of an outage a day.
-const KEEP_RANGES: usize = 500;
 
 /// A record that does not fit those before it: the log is not one that this shard wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,77 +72,22 @@ impl Shard {
             Record::Enqueued(enqueued) => self.apply_enqueued(enqueued)?,
             Record::Completed(completed) => self.apply_completed(OccurrenceNo(completed.occurrence))?,
             Record::Lost(lost) => self.apply_lost(lost)?,
+            Record::Updated(updated) => self.apply_updated(updated)?,
+            Record::Paused(paused) => self.apply_paused(paused)?,
+            Record::Resumed(resumed) => self.apply_resumed(resumed)?,
+            Record::Triggered(triggered) => self.apply_triggered(triggered)?,
+            Record::BackfillRequested(asked) => self.apply_backfill(asked)?,
+            Record::BackfillExpanded(expanded) => self.apply_expanded(expanded)?,
         }
         Ok(())
     }
 
-    fn check(&self, holds: bool, what: impl FnOnce() -> String) -> Result<(), Inconsistent> {
+    pub(super) fn check(&self, holds: bool, what: impl FnOnce() -> String) -> Result<(), Inconsistent> {
         if holds { Ok(()) } else { Err(Inconsistent::new(self.lsn, what())) }
     }
 
-    fn instant(&self, difference_ms: i64) -> UnixMs {
+    pub(super) fn instant(&self, difference_ms: i64) -> UnixMs {
         self.log_time.plus(difference_ms)
-    }
-
-    fn apply_created(&mut self, created: &ScheduleCreated) -> Result<(), Inconsistent> {
-        let id = ScheduleId(created.id);
-        self.check(self.schedules.number(id).is_none(), || format!("schedule {id} again"))?;
-        self.check(self.tenants.name(created.tenant).is_some(), || format!("no tenant {}", created.tenant))?;
-        self.check(self.queues.name(created.queue).is_some(), || format!("no queue {}", created.queue))?;
-        if let RuleBody::Every { every_ms, .. } = created.rule {
-            self.check(every_ms > 0, || format!("an interval of {every_ms} ms"))?;
-        }
-        let (start_at, end_at) = (created.start_at_ms.map(UnixMs), created.end_at_ms.map(UnixMs));
-        self.smallest_lateness_ms = self.smallest_lateness_ms.min(created.max_lateness_ms);
-        self.schedules.push(ScheduleRow {
-            id,
-            version: created.version,
-            tenant: created.tenant,
-            queue: created.queue,
-            plan: Plan::new(&created.rule, start_at, end_at, &mut self.calendar),
-            flexible_window_ms: created.flexible_window_ms,
-            max_lateness_ms: created.max_lateness_ms,
-            canceled: false,
-            created_at: self.log_time,
-            updated_at: self.log_time,
-            decided_through: self.log_time,
-            last_run_at: None,
-            next: None,
-            waiting: 0,
-            newest: None,
-            is_parked: false,
-            counted: ScheduleState::Active,
-            changed: Lsn(self.lsn.0 + 1),
-            text: Box::new(Text {
-                name: created.name.clone(),
-                payload: created.payload.clone().into(),
-                ranges: Vec::new(),
-            }),
-        });
-        Ok(())
-    }
-
-    fn apply_canceled(&mut self, canceled: &Canceled) -> Result<(), Inconsistent> {
-        let schedule = canceled.schedule;
-        self.touch(schedule)?;
-        self.check(!self.schedule(schedule).canceled, || format!("schedule {schedule} is canceled again"))?;
-        let mut reachable = self.scheduled_of(schedule);
-        self.check_runs(&canceled.kept)?;
-        let kept: BTreeSet<u64> = numbers_of(&canceled.kept).collect();
-        reachable.retain(|number| !kept.contains(&number.0));
-        for number in reachable {
-            self.dispose(number, State::Canceled);
-        }
-        let now = self.log_time;
-        let due = canceled.due.map(|(first, last)| (self.instant(first), self.instant(last)));
-        self.push_range(canceled.schedule, RangeDisposition::Canceled, due);
-        let row = self.schedules.row_mut(canceled.schedule).expect("touched above");
-        row.canceled = true;
-        row.updated_at = now;
-        row.decided_through = row.decided_through.max(now);
-        row.next = None;
-        self.schedules.recount(schedule);
-        Ok(())
     }
 
     fn apply_materialized(&mut self, materialized: &Materialized) -> Result<(), Inconsistent> {
@@ -167,7 +97,7 @@ impl Shard {
             let number = schedule.checked_add(step);
             self.check(number.is_some(), || "schedule numbers beyond 2^32".to_owned())?;
             schedule = number.unwrap_or(schedule);
-            self.insert_occurrence(schedule, scheduled_for, None)?;
+            self.insert_regular(schedule, scheduled_for, None)?;
         }
         Ok(())
     }
@@ -179,23 +109,23 @@ impl Shard {
             let row = self.occurrences.row(OccurrenceNo(number));
             let fits = row.is_some_and(|r| r.state == State::Scheduled && r.schedule == misfired.schedule);
             self.check(fits, || format!("occurrence {number} missed"))?;
-            self.dispose(OccurrenceNo(number), State::Missed);
+            self.dispose(OccurrenceNo(number), State::Missed, None);
         }
+        let waiting: BTreeMap<UnixMs, OccurrenceNo> = self
+            .scheduled_of(misfired.schedule)
+            .into_iter()
+            .filter_map(|number| Some((number, self.occurrences.row(number)?)))
+            .filter(|(_, row)| row.kind == Kind::Regular)
+            .map(|(number, row)| (row.scheduled_for, number))
+            .collect();
         for &difference_ms in &misfired.admitted {
             let scheduled_for = self.instant(difference_ms);
-            let waiting = self.scheduled_of(misfired.schedule);
-            let known = waiting
-                .into_iter()
-                .find(|n| self.occurrences.row(*n).is_some_and(|r| r.scheduled_for == scheduled_for));
-            match known.and_then(|number| self.occurrences.row_mut(number)) {
+            match waiting.get(&scheduled_for).and_then(|number| self.occurrences.row_mut(*number)) {
                 Some(row) => row.lane = Lane::CatchUp,
-                None => {
-                    self.insert_occurrence(misfired.schedule, scheduled_for, Some(Lane::CatchUp))?;
-                }
+                None => drop(self.insert_regular(misfired.schedule, scheduled_for, Some(Lane::CatchUp))?),
             }
         }
-        let missed = misfired.missed.map(|(first, last)| (self.instant(first), self.instant(last)));
-        self.push_range(misfired.schedule, RangeDisposition::Missed, missed);
+        self.push_range(misfired.schedule, RangeDisposition::Missed, misfired.missed);
         let through = self.instant(misfired.through);
         let row = self.schedules.row_mut(misfired.schedule).expect("touched above");
         row.decided_through = row.decided_through.max(through);
@@ -219,7 +149,7 @@ impl Shard {
     }
 
     /// Runs name existing occurrences, and no more of them than there are: damaged lengths cost nothing.
-    fn check_runs(&self, runs: &[(u64, u64)]) -> Result<(), Inconsistent> {
+    pub(super) fn check_runs(&self, runs: &[(u64, u64)]) -> Result<(), Inconsistent> {
         let existing = self.occurrences.next().0;
         let (mut end, mut named) = (0_u64, 0_u64);
         for &(gap, length) in runs {
@@ -242,11 +172,11 @@ impl Shard {
         }
         row.state = State::Enqueued;
         row.enqueued_at = Some(at);
-        let (schedule, scheduled_for) = (row.schedule, row.scheduled_for);
+        let (schedule, ran_at) = (row.schedule, (row.kind == Kind::Regular).then_some(row.scheduled_for));
         let changed = Lsn(self.lsn.0 + 1);
         let of = self.schedules.row_mut(schedule).expect("an occurrence has a schedule");
         of.waiting -= 1;
-        of.last_run_at = of.last_run_at.max(Some(scheduled_for));
+        of.last_run_at = of.last_run_at.max(ran_at);
         of.changed = changed;
         self.schedules.recount(schedule);
         if self.config.final_when_enqueued {
@@ -290,130 +220,9 @@ impl Shard {
                 && row.lane == stream.lane
                 && row.enqueued_at.is_some_and(|at| at >= since)
                 && row.entry.is_none_or(|entry| Some(entry) > survived)
-                && self.schedule(row.schedule).queue == stream.queue.0
+                && row.queue == stream.queue.0
         });
         taken.map(|(number, _)| number).collect()
-    }
-
-    /// A new occurrence of `schedule`; the cursor moves with it.
-    fn insert_occurrence(
-        &mut self,
-        schedule: u32,
-        scheduled_for: UnixMs,
-        lane: Option<Lane>,
-    ) -> Result<(), Inconsistent> {
-        let next = self.occurrences.next();
-        let changed = Lsn(self.lsn.0 + 1);
-        let Some(row) =
-            self.schedules.row_mut(schedule).filter(|row| row.decided_through < scheduled_for && !row.canceled)
-        else {
-            return self.check(false, || format!("schedule {schedule} cannot have an occurrence at {scheduled_for}"));
-        };
-        let id = OccurrenceId::of(row.id, row.version, scheduled_for, Kind::Regular, b"");
-        let occurrence = OccurrenceRow {
-            id,
-            schedule,
-            version: row.version,
-            scheduled_for,
-            available_at: id.available_at(scheduled_for, row.flexible_window_ms),
-            enqueued_at: None,
-            entry: None,
-            state: State::Scheduled,
-            lane: lane.unwrap_or(row.own_lane()),
-            holder: Holder::Nobody,
-            older: row.newest,
-            newer: None,
-        };
-        row.decided_through = scheduled_for;
-        row.waiting += 1;
-        row.changed = changed;
-        if let Some(older) = row.newest.replace(next)
-            && let Some(older) = self.occurrences.row_mut(older)
-        {
-            older.newer = Some(next);
-        }
-        self.occurrences.push(occurrence);
-        self.schedules.recount(schedule);
-        Ok(())
-    }
-
-    /// The SCHEDULED occurrences of a schedule, oldest first.
-    pub(super) fn scheduled_of(&self, schedule: u32) -> Vec<OccurrenceNo> {
-        let Some(row) = self.schedules.row(schedule) else { return Vec::new() };
-        let mut found = Vec::new();
-        let mut at = row.newest;
-        while let Some(number) = at
-            && found.len() < row.waiting as usize
-        {
-            let Some(occurrence) = self.occurrences.row(number) else { break };
-            if occurrence.state == State::Scheduled {
-                found.push(number);
-            }
-            at = occurrence.older;
-        }
-        found.reverse();
-        found
-    }
-
-    fn touch(&mut self, schedule: u32) -> Result<(), Inconsistent> {
-        let changed = Lsn(self.lsn.0 + 1);
-        match self.schedules.row_mut(schedule) {
-            Some(row) => {
-                row.changed = changed;
-                Ok(())
-            }
-            None => self.check(false, || format!("no schedule {schedule}")),
-        }
-    }
-
-    fn push_range(&mut self, schedule: u32, disposition: RangeDisposition, instants: Option<(UnixMs, UnixMs)>) {
-        let Some((first, last)) = instants else { return };
-        let row = self.schedules.row_mut(schedule).expect("checked by the caller");
-        if row.text.ranges.len() >= KEEP_RANGES {
-            row.text.ranges.remove(0);
-        }
-        row.text.ranges.push(InstantRange { disposition, first, last, count: None });
-    }
-
-    /// A SCHEDULED occurrence ends without ever entering the queue.
-    fn dispose(&mut self, number: OccurrenceNo, state: State) {
-        let row = self.occurrences.row_mut(number).expect("checked by the caller");
-        row.state = state;
-        row.holder = Holder::Nobody;
-        let schedule = row.schedule;
-        self.schedules.row_mut(schedule).expect("an occurrence has a schedule").waiting -= 1;
-        self.schedules.recount(schedule);
-        self.end(number);
-    }
-
-    /// Notes an end, and forgets the oldest ends that need not be kept: at most two, so that a turn after a quiet hour
-    /// does not pay for all of them.
-    fn end(&mut self, number: OccurrenceNo) {
-        self.ended.push_back((number, self.log_time));
-        for _ in 0..2 {
-            let Some(&(oldest, at)) = self.ended.front() else { return };
-            let too_many = self.ended.len() > KEEP_ENDED_AT_MOST;
-            let old = self.ended.len() > KEEP_ENDED && self.log_time.since(at) > KEEP_ENDED_MS;
-            if !too_many && !old {
-                return;
-            }
-            self.ended.pop_front();
-            self.forget(oldest);
-        }
-    }
-
-    fn forget(&mut self, number: OccurrenceNo) {
-        let Some(row) = self.occurrences.remove(number) else { return };
-        if let Some(newer) = row.newer.and_then(|n| self.occurrences.row_mut(n)) {
-            newer.older = row.older;
-        }
-        if let Some(older) = row.older.and_then(|n| self.occurrences.row_mut(n)) {
-            older.newer = row.newer;
-        }
-        let schedule = self.schedules.row_mut(row.schedule).expect("an occurrence has a schedule");
-        if schedule.newest == Some(number) {
-            schedule.newest = row.older;
-        }
     }
 }
 

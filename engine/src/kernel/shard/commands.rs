@@ -1,79 +1,139 @@
-//! What users and workers ask for: create, cancel, complete.
+//! What users and workers ask of a shard: whom a call is about, making a schedule, completing an occurrence.
 
-use super::{
-    Shard, Turn, Urgency,
-    occurrences::{Holder, OccurrenceRow},
-    plan::Plan,
-};
+use std::sync::Arc;
+
+use super::{Shard, Turn, Urgency, plan::Plan};
 use crate::kernel::{
     calendar::{DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     id::ScheduleId,
     occurrence::{OccurrenceNo, QueueNo, State},
-    record::{self, Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated, runs_of},
+    record::{Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated, SpecBody},
     refusal::{Refusal, RefusalCode},
-    schedule::{RangeDisposition, Receipt, Rule, Schedule, Spec},
+    schedule::{Rule, Schedule, Spec},
     time::UnixMs,
 };
 
-/// At most this many ids a list of a receipt; the rest is counted.
-const RECEIPT_IDS: usize = 1_000;
+/// The schedule that a call is about.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its id.
+    pub id: ScheduleId,
+    /// The only tenant whose schedules the caller may see, if it is bound to one.
+    pub tenant: Option<Arc<str>>,
+}
 
-/// A schedule was ended.
+/// As a caller who may see everything.
+impl From<ScheduleId> for Target {
+    fn from(id: ScheduleId) -> Self {
+        Self { id, tenant: None }
+    }
+}
+
+/// A schedule to be made.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// Its id.
+    pub id: ScheduleId,
+    /// How it is described.
+    pub spec: Spec,
+    /// Whether the id stands for a key, which may have had schedules before.
+    pub is_keyed: bool,
+}
+
+/// Why a shard refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Canceled {
-    /// As it stands now.
-    pub schedule: Schedule,
-    /// What that changed.
-    pub receipt: Receipt,
+pub enum CommandError {
+    /// A part of the call is wrong.
+    Refused(Refusal),
+    /// There is no such schedule, or the caller may not see it.
+    NotFound,
+    /// The schedule is canceled.
+    Canceled,
+    /// Another version stands.
+    VersionMismatch {
+        /// The version that the call named.
+        expected: u32,
+        /// The version that stands.
+        current: u32,
+    },
+    /// The id has a schedule that is not canceled.
+    KeyTaken {
+        /// Its version.
+        version: u32,
+    },
+    /// So much is due that it does not fit a turn: some of it was decided, ask again.
+    Busy,
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 impl Shard {
-    /// Makes a schedule under `id`, which must be new. The answer may leave once the LSN is durable.
+    /// The number of a schedule that the caller may see.
+    pub(super) fn find(&self, target: &Target) -> Result<u32, CommandError> {
+        let number = self.schedules.number(target.id).ok_or(CommandError::NotFound)?;
+        let owner = self.tenants.name(self.schedule(number).tenant);
+        match &target.tenant {
+            Some(tenant) if owner != Some(tenant) => Err(CommandError::NotFound),
+            _ => Ok(number),
+        }
+    }
+
+    /// The number of a schedule that the caller may see, and that is not canceled.
+    pub(super) fn find_live(&self, target: &Target) -> Result<u32, CommandError> {
+        let number = self.find(target)?;
+        if self.schedule(number).is_canceled { Err(CommandError::Canceled) } else { Ok(number) }
+    }
+
+    /// Makes a schedule. The answer may leave once the LSN is durable.
     ///
     /// # Errors
-    /// A rule without an instant after `now`.
+    /// A rule without an instant after `now`, or an id that is taken.
     pub fn create(
         &mut self,
-        id: ScheduleId,
-        spec: &Spec,
+        creation: &Creation,
         now: UnixMs,
         turn: &mut Turn,
-    ) -> Result<(Schedule, Lsn), Refusal> {
-        let rule = rule_body(spec, now.max(self.log_time));
-        let plan = Plan::new(&rule, spec.start_at, spec.end_at, &mut self.calendar);
-        let first = plan.next(now.max(self.log_time), &mut self.calendar);
-        plan.release(&mut self.calendar);
-        if first.is_none() {
-            return Err(no_instant(spec, now));
-        }
-        let tenant = match self.tenants.number(&spec.tenant) {
-            Some(number) => number,
-            None => {
-                let number = self.tenants.next();
-                self.record(Record::TenantNamed(Named { name: spec.tenant.clone() }), now, turn);
-                number
-            }
+    ) -> Result<(Schedule, Lsn), CommandError> {
+        let Creation { id, spec, is_keyed } = creation;
+        let before = self.schedules.number(*id).map(|number| self.schedule(number));
+        let version = match before {
+            Some(row) if !row.is_canceled => return Err(CommandError::KeyTaken { version: row.version }),
+            Some(row) => row.version.saturating_add(1),
+            None if *is_keyed => self.version_floor.saturating_add(1),
+            None => 1,
         };
-        let queue = self.queue_for(&spec.queue, now, turn);
-        let created = ScheduleCreated {
-            id: id.0,
-            version: 1,
-            tenant,
-            queue,
-            name: spec.name.clone(),
-            rule,
-            start_at_ms: spec.start_at.map(|at| at.0),
-            end_at_ms: spec.end_at.map(|at| at.0),
-            payload: spec.payload.clone(),
-            flexible_window_ms: spec.flexible_window_ms,
-            max_lateness_ms: spec.max_lateness_ms,
-        };
-        let number = self.schedules.next();
+        let base = now.max(self.log_time);
+        self.check_future(spec, base)?;
+        let tenant = self.tenant_for(&spec.tenant, now, turn);
+        let body = self.spec_body(spec, now, turn);
+        let created = ScheduleCreated { id: id.0, version, tenant, spec: body };
         self.record(Record::ScheduleCreated(Box::new(created)), now, turn);
         turn.urge(Urgency::Prompt);
+        let number = self.schedules.number(*id).expect("it was just made");
         self.rearm(number);
         Ok((self.view(number, now), self.lsn))
+    }
+
+    /// Refuses a description without an instant after `now`.
+    pub(super) fn check_future(&mut self, spec: &Spec, now: UnixMs) -> Result<(), Refusal> {
+        let plan = Plan::new(&rule_body(spec, now), spec.start_at, spec.end_at, &mut self.calendar);
+        let first = plan.next(now, &mut self.calendar);
+        plan.release(&mut self.calendar);
+        if first.is_some() { Ok(()) } else { Err(no_instant(spec, now)) }
+    }
+
+    fn tenant_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
+        if let Some(number) = self.tenants.number(name) {
+            return number;
+        }
+        let number = self.tenants.next();
+        self.record(Record::TenantNamed(Named { name: name.to_owned() }), now, turn);
+        number
     }
 
     fn queue_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
@@ -86,73 +146,23 @@ impl Shard {
         number
     }
 
-    /// Ends a schedule. First it is brought up to `now`: what was due and not materialised becomes one range. What is
-    /// with the queue already stays and is listed as kept. Repeated: the same schedule and an empty receipt.
-    #[must_use]
-    pub fn cancel(&mut self, id: ScheduleId, now: UnixMs, turn: &mut Turn) -> Option<(Canceled, Lsn)> {
-        let number = self.schedules.number(id)?;
-        let row = self.schedule(number);
-        let mut receipt = Receipt { version: row.version, ..Receipt::default() };
-        if row.canceled {
-            let lsn = row.changed;
-            return Some((Canceled { schedule: self.view(number, now), receipt }, lsn));
+    /// A description as the log keeps it.
+    pub(super) fn spec_body(&mut self, spec: &Spec, now: UnixMs, turn: &mut Turn) -> SpecBody {
+        SpecBody {
+            queue: self.queue_for(&spec.queue, now, turn),
+            name: spec.name.clone(),
+            rule: rule_body(spec, now.max(self.log_time)),
+            start_at_ms: spec.start_at.map(|at| at.0),
+            end_at_ms: spec.end_at.map(|at| at.0),
+            payload: spec.payload.clone(),
+            flexible_window_ms: spec.flexible_window_ms,
+            max_lateness_ms: spec.max_lateness_ms,
+            misfire: spec.misfire,
+            overlap: spec.overlap,
+            retry: spec.retry,
+            effect: spec.effect,
+            review_owner: spec.review_owner.clone(),
         }
-        let base = now.max(self.log_time);
-        let (canceled, mut kept) = self.reachable(number, base);
-        let out_of_reach: Vec<u64> = kept.iter().map(|number| number.0).collect();
-        let row = self.schedules.row(number).expect("found above");
-        let due = row.next.filter(|next| *next <= base).and_then(|first| {
-            let last = row.plan.latest(row.decided_through, base, &mut self.calendar)?;
-            Some((first.since(base), last.since(base)))
-        });
-        let record = record::Canceled { schedule: number, kept: runs_of(&out_of_reach), due };
-        self.record(Record::Canceled(record), now, turn);
-        turn.urge(Urgency::Prompt);
-        self.rearm(number);
-        self.counters.canceled += canceled.len() as u64 + self.count_last_range(number, RangeDisposition::Canceled);
-        kept.extend(self.enqueued_of(number));
-        kept.sort_unstable();
-        let over = canceled.len().saturating_sub(RECEIPT_IDS) + kept.len().saturating_sub(RECEIPT_IDS);
-        receipt.truncated = over as u64;
-        receipt.canceled = self.ids(&canceled);
-        receipt.kept = self.ids(&kept);
-        receipt.ranges = due.and_then(|_| self.schedule(number).text.ranges.last().copied()).into_iter().collect();
-        Some((Canceled { schedule: self.view(number, now), receipt }, self.lsn))
-    }
-
-    /// Which SCHEDULED occurrences a command still reaches, and which may be with the queue. After an opening that is
-    /// every one that could have been handed over before, until the queue has been read back.
-    fn reachable(&self, schedule: u32, now: UnixMs) -> (Vec<OccurrenceNo>, Vec<OccurrenceNo>) {
-        let may_be_there = |number: OccurrenceNo, row: &OccurrenceRow| {
-            row.holder == Holder::Queue || (number < self.unread_below && row.available_at <= now)
-        };
-        let scheduled = self.scheduled_of(schedule).into_iter();
-        let (kept, canceled) =
-            scheduled.partition(|&number| self.occurrences.row(number).is_some_and(|row| may_be_there(number, row)));
-        (canceled, kept)
-    }
-
-    /// What is with workers and not completed.
-    fn enqueued_of(&self, schedule: u32) -> Vec<OccurrenceNo> {
-        let mut found = Vec::new();
-        if self.config.final_when_enqueued {
-            return found;
-        }
-        let mut at = self.schedule(schedule).newest;
-        while let Some(number) = at
-            && let Some(row) = self.occurrences.row(number)
-        {
-            if row.state == State::Enqueued {
-                found.push(number);
-            }
-            at = row.older;
-        }
-        found
-    }
-
-    fn ids(&self, numbers: &[OccurrenceNo]) -> Vec<crate::kernel::id::OccurrenceId> {
-        let rows = numbers.iter().take(RECEIPT_IDS).filter_map(|number| self.occurrences.row(*number));
-        rows.map(|row| row.id).collect()
     }
 
     /// A worker completed what it took. Repeated: the same answer. `None`: there is no such occurrence with a worker.
@@ -193,8 +203,8 @@ fn rule_body(spec: &Spec, now: UnixMs) -> RuleBody {
     }
 }
 
-/// Why a rule has no instant after `now`.
-pub(super) fn no_instant(spec: &Spec, now: UnixMs) -> Refusal {
+/// Why a description has no instant after `now`.
+fn no_instant(spec: &Spec, now: UnixMs) -> Refusal {
     if let Rule::At(at) = spec.rule {
         let field = if spec.at_local.is_some() { "rule.at_local" } else { "rule.at" };
         let outside = spec.start_at.is_some_and(|start| at < start) || spec.end_at.is_some_and(|end| at >= end);
@@ -211,10 +221,15 @@ pub(super) fn no_instant(spec: &Spec, now: UnixMs) -> Refusal {
             format!("{at} is not after now ({now}): give an instant in the future"),
         );
     }
-    let field = if matches!(spec.rule, Rule::Cron(_)) { "rule.cron" } else { "rule.every" };
-    Refusal::new(
-        RefusalCode::NeverFires,
-        field,
-        "the rule has no instant after now within start_at and end_at: change the rule or the bounds".to_owned(),
-    )
+    if let Some(end_at) = spec.end_at {
+        let from = spec.start_at.map_or(now, |start_at| start_at.max(now));
+        let message = format!("the rule has no instant between {from} and {end_at}: give a later end, or another rule");
+        return Refusal::new(RefusalCode::NeverFires, "end_at", message);
+    }
+    let (field, rule) = match &spec.rule {
+        Rule::Cron(cron) => ("rule.cron", format!("{:?} in {}", cron.expr, cron.zone)),
+        Rule::Every { .. } | Rule::At(_) => ("rule.every", "the interval".to_owned()),
+    };
+    let message = format!("{rule} has no instant in the 40 years after {now}: change the rule or start_at");
+    Refusal::new(RefusalCode::NeverFires, field, message)
 }

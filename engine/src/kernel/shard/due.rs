@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{QueueState, Shard, Turn, Urgency, misfire::Verdict, schedules::ScheduleRow};
 use crate::kernel::{
-    occurrence::{Lane, OccurrenceNo, QueueNo, Stream},
+    occurrence::{OccurrenceNo, QueueNo, Stream},
     record::{Materialized, Record},
     time::UnixMs,
     wheel::Advance,
@@ -18,6 +18,7 @@ impl Shard {
     pub fn advance(&mut self, now: UnixMs, turn: &mut Turn) {
         self.release(now, turn);
         self.unpark(turn);
+        self.expand_backfills(now, turn);
         let mut fired = std::mem::take(&mut self.fired);
         let advance = self.timers.advance(now, self.config.turn_limit, &mut fired);
         self.materialize(&fired, now, turn);
@@ -47,8 +48,11 @@ impl Shard {
         self.unparking -= count;
         let awake: Vec<u32> = self.parked.drain(..count).collect();
         for schedule in awake {
-            self.schedules.row_mut(schedule).expect("a parked schedule has a row").is_parked = false;
-            self.rearm(schedule);
+            // Its row may have gone, or have been parked again under the same number.
+            if let Some(row) = self.schedules.row_mut(schedule) {
+                row.is_parked = false;
+                self.rearm(schedule);
+            }
         }
         turn.more |= self.unparking > 0;
     }
@@ -58,7 +62,7 @@ impl Shard {
         let mut by_instant: BTreeMap<UnixMs, Vec<u32>> = BTreeMap::new();
         let mut budget = self.config.turn_limit;
         for &schedule in schedules {
-            let row = self.schedule(schedule);
+            let Some(row) = self.schedules.row(schedule) else { continue };
             let Some(next) = row.next else { continue };
             let available_at = Self::available_at(row, next);
             if !self.may_decide(schedule, available_at, now) {
@@ -68,7 +72,7 @@ impl Shard {
             } else if budget == 0 {
                 self.rearm(schedule);
             } else {
-                match self.judge(schedule, now) {
+                match self.judge(schedule, self.schedule(schedule).version, now) {
                     Verdict::OwnLane => {
                         let instants = self.undecided_until(schedule, now, budget.min(INSTANTS_A_TURN));
                         budget -= instants.len();
@@ -108,12 +112,17 @@ impl Shard {
         Stream { queue: QueueNo(row.queue), lane: row.own_lane() }
     }
 
+    /// Whether the catch-up lane may be given anything at the moment.
+    pub(super) fn takes_catch_up(&self) -> bool {
+        self.queue == QueueState::Ready && !self.at_live_limit
+    }
+
     /// How many occurrences are under way.
     pub(super) fn live(&self) -> usize {
         self.occurrences.len() - self.ended.len()
     }
 
-    fn materialize_at(&mut self, scheduled_for: UnixMs, mut rows: Vec<u32>, now: UnixMs, turn: &mut Turn) {
+    pub(super) fn materialize_at(&mut self, scheduled_for: UnixMs, mut rows: Vec<u32>, now: UnixMs, turn: &mut Turn) {
         rows.sort_unstable();
         let mut before = 0;
         let steps = rows.iter().map(|&row| row - std::mem::replace(&mut before, row)).collect();
@@ -156,7 +165,7 @@ impl Shard {
     /// Computes the next instant anew and sets the timer that materialises it.
     pub(super) fn rearm(&mut self, schedule: u32) {
         let row = self.schedules.row_mut(schedule).expect("a schedule that is named has a row");
-        row.next = if row.canceled { None } else { row.plan.next(row.decided_through, &mut self.calendar) };
+        row.next = if row.is_firing() { row.plan.next(row.decided_through, &mut self.calendar) } else { None };
         match row.next {
             Some(next) => {
                 let wake = Self::available_at(row, next).minus(self.config.lead_ms);
@@ -167,12 +176,5 @@ impl Shard {
             }
         }
         self.schedules.recount(schedule);
-    }
-}
-
-impl ScheduleRow {
-    /// The lane of its occurrences that are not late.
-    pub(super) const fn own_lane(&self) -> Lane {
-        if self.flexible_window_ms > 0 { Lane::Flexible } else { Lane::Strict }
     }
 }

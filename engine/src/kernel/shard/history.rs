@@ -1,13 +1,16 @@
 //! What readers see of a schedule's past: its occurrences, and the ranges of instants that got none.
 
-use super::Shard;
+use super::{Shard, Target, schedules::ScheduleRow};
 use crate::kernel::{
     gate::Lsn,
-    id::{Kind, OccurrenceId, ScheduleId},
+    id::OccurrenceId,
     occurrence::{HistoryItem, Occurrence, OccurrenceNo, State},
     schedule::{InstantRange, RangeDisposition},
     time::UnixMs,
 };
+
+/// A page looks at no more occurrences than this a turn.
+const ROWS_A_TURN: usize = 4_096;
 
 /// A place in a history: behind the item of this instant and id (a range has the id of all zeros).
 pub(super) type HistoryPlace = (UnixMs, OccurrenceId);
@@ -24,51 +27,71 @@ pub struct HistoryPage {
 }
 
 impl Shard {
-    /// A schedule's history in `[from, to)`, behind `after`, at most `limit` items; `None`: there is no such schedule.
+    /// A schedule's history in `[from, to)`, behind `after`, at most `limit` items; `None`: there is no such schedule, or
+    /// the caller may not see it. A page may be short while `next` is set.
     #[must_use]
     pub fn history(
         &self,
-        id: ScheduleId,
+        target: &Target,
         state: Option<State>,
         (from, to): (UnixMs, UnixMs),
         after: Option<HistoryPlace>,
         limit: usize,
     ) -> Option<HistoryPage> {
-        let number = self.schedules.number(id)?;
-        let schedule = self.schedule(number);
-        let is_wanted =
-            |place: HistoryPlace| place.0 < to && place.0 >= from && after.is_none_or(|after| place > after);
-        let mut found: Vec<(HistoryPlace, Found<'_>)> = Vec::new();
-        let mut at = schedule.newest;
-        while let Some(occurrence) = at
-            && let Some(row) = self.occurrences.row(occurrence)
-            && row.scheduled_for >= from
-        {
-            if state.is_none_or(|wanted| wanted == row.state) && is_wanted((row.scheduled_for, row.id)) {
-                found.push(((row.scheduled_for, row.id), Found::Occurrence(occurrence)));
-            }
-            at = row.older;
-        }
-        for range in &schedule.text.ranges {
-            let place = (range.first, OccurrenceId([0; 16]));
-            if state.is_none_or(|wanted| wanted == state_of(range.disposition)) && is_wanted(place) {
-                found.push((place, Found::Range(range)));
-            }
-        }
-        found.sort_unstable_by_key(|(place, _)| *place);
-        let next = (found.len() > limit).then(|| limit.checked_sub(1).map(|last| found[last].0)).flatten();
-        let items = found.into_iter().take(limit).filter_map(|(_, found)| match found {
-            Found::Occurrence(occurrence) => self.occurrence(occurrence).map(HistoryItem::Occurrence),
-            Found::Range(range) => Some(HistoryItem::Range(self.counted(number, range))),
+        let schedule = self.schedule(self.find(target).ok()?);
+        let is_within =
+            |place: HistoryPlace| place.0 >= from && place.0 < to && after.is_none_or(|after| place > after);
+        let mut ranges: Vec<&InstantRange> = schedule.text.ranges.iter().collect();
+        ranges.retain(|range| {
+            is_within(place_of(range)) && state.is_none_or(|wanted| wanted == state_of(range.disposition))
         });
-        Some(HistoryPage { items: items.collect(), next, lsn: schedule.changed })
+        ranges.sort_unstable_by_key(|range| range.first);
+        let mut page = HistoryPage { items: Vec::new(), next: None, lsn: schedule.changed };
+        let mut ranges = ranges.into_iter().peekable();
+        let mut last = None;
+        let mut at = self.first_behind(schedule, after);
+        let mut looked_at = 0;
+        loop {
+            let row = at.and_then(|number| self.occurrences.row(number)).filter(|row| row.scheduled_for < to);
+            let range = ranges.next_if(|range| row.is_none_or(|row| place_of(range) < row.place()));
+            if page.items.len() == limit || looked_at == ROWS_A_TURN {
+                page.next = last.filter(|_| row.is_some() || range.is_some());
+                return Some(page);
+            }
+            if let Some(range) = range {
+                last = Some(place_of(range));
+                page.items.push(HistoryItem::Range(*range));
+            } else if let (Some(row), Some(number)) = (row, at) {
+                last = Some(row.place());
+                looked_at += 1;
+                let is_wanted = is_within(row.place()) && state.is_none_or(|wanted| wanted == row.state);
+                page.items.extend(self.occurrence(number).filter(|_| is_wanted).map(HistoryItem::Occurrence));
+                at = row.newer;
+            } else {
+                return Some(page);
+            }
+        }
     }
 
-    /// A range with its count, which the log does not hold.
-    fn counted(&self, schedule: u32, range: &InstantRange) -> InstantRange {
-        let plan = &self.schedule(schedule).plan;
-        let count = range.count.unwrap_or_else(|| plan.count(range.first, range.last, &self.calendar));
-        InstantRange { count: Some(count), ..*range }
+    /// The first occurrence of a history behind `after`: next to that one if it is still known, else from the beginning.
+    fn first_behind(&self, schedule: &ScheduleRow, after: Option<HistoryPlace>) -> Option<OccurrenceNo> {
+        let known = after.and_then(|(_, id)| self.occurrences.row(self.occurrences.number(id)?));
+        match known {
+            Some(row) if self.schedule(row.schedule).id == schedule.id => row.newer,
+            _ => schedule.oldest,
+        }
+    }
+
+    /// The occurrence that has this id, if it is known and the caller may see it; and the LSN that the answer rests on.
+    #[must_use]
+    pub fn occurrence_by_id(&self, id: OccurrenceId, tenant: Option<&str>) -> (Option<Occurrence>, Lsn) {
+        let Some(number) = self.occurrences.number(id) else { return (None, Lsn(0)) };
+        let row = self.occurrences.row(number).expect("the index names rows");
+        let owner = self.tenants.name(row.tenant).map(|name| &**name);
+        if tenant.is_some() && owner != tenant {
+            return (None, Lsn(0));
+        }
+        (self.occurrence(number), self.schedule(row.schedule).changed)
     }
 
     /// One occurrence as it stands.
@@ -77,23 +100,19 @@ impl Shard {
         let row = self.occurrences.row(number)?;
         let schedule = self.schedule(row.schedule);
         let name = |name: Option<&std::sync::Arc<str>>| name.map_or_else(String::new, ToString::to_string);
-        let reason = match row.state {
-            State::Canceled => Some("canceled"),
-            State::Scheduled | State::Enqueued | State::Succeeded | State::Missed => None,
-        };
         Some(Occurrence {
             id: row.id,
             schedule_id: schedule.id,
             version: row.version,
-            tenant: name(self.tenants.name(schedule.tenant)),
-            queue: name(self.queues.name(schedule.queue)),
-            kind: Kind::Regular,
+            tenant: name(self.tenants.name(row.tenant)),
+            queue: name(self.queues.name(row.queue)),
+            kind: row.kind,
             lane: row.lane,
             scheduled_for: row.scheduled_for,
             available_at: row.available_at,
             enqueued_at: row.enqueued_at,
             state: row.state,
-            reason,
+            reason: row.reason,
             attempt_count: u32::from(row.state == State::Succeeded),
         })
     }
@@ -102,12 +121,11 @@ impl Shard {
 const fn state_of(disposition: RangeDisposition) -> State {
     match disposition {
         RangeDisposition::Missed => State::Missed,
-        RangeDisposition::Canceled => State::Canceled,
+        RangeDisposition::Canceled(_) => State::Canceled,
     }
 }
 
-/// Something of a history, before it is written out.
-enum Found<'a> {
-    Occurrence(OccurrenceNo),
-    Range(&'a InstantRange),
+/// A range stands before the occurrences of its first instant.
+const fn place_of(range: &InstantRange) -> HistoryPlace {
+    (range.first, OccurrenceId([0; 16]))
 }

@@ -1,10 +1,10 @@
 //! What readers see of schedules: one, or a page of many.
 
-use super::{Shard, schedules::ScheduleRow};
+use super::{Shard, Target, schedules::ScheduleRow};
 use crate::kernel::{
     calendar::{CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
-    id::ScheduleId,
+    names::Names,
     occurrence::State,
     record::RuleBody,
     schedule::{AtLocal, Rule, Schedule, ScheduleState, Spec},
@@ -41,8 +41,8 @@ pub struct ListingPage {
 impl Shard {
     /// A schedule as it stands, and the LSN that its answer rests on.
     #[must_use]
-    pub fn read(&mut self, id: ScheduleId, now: UnixMs) -> Option<(Schedule, Lsn)> {
-        let number = self.schedules.number(id)?;
+    pub fn read(&mut self, target: &Target, now: UnixMs) -> Option<(Schedule, Lsn)> {
+        let number = self.find(target).ok()?;
         let lsn = self.schedule(number).changed;
         Some((self.view(number, now), lsn))
     }
@@ -61,51 +61,37 @@ impl Shard {
         let mut found = Vec::new();
         for looked_at in 0..ROWS_A_TURN {
             let number = from.saturating_add(u32::try_from(looked_at).unwrap_or(u32::MAX));
-            let Some(row) = self.schedules.row(number) else { break };
+            if number >= self.schedules.end() {
+                break;
+            }
             if found.len() == limit {
                 page.next_row = Some(number);
                 break;
             }
-            if matches(row) {
+            if let Some(row) = self.schedules.row(number).filter(|row| matches(row)) {
                 page.lsn = page.lsn.max(row.changed);
                 found.push(number);
             }
-            page.next_row = self.schedules.row(number + 1).map(|_| number + 1);
+            page.next_row = Some(number + 1).filter(|next| *next < self.schedules.end());
         }
         page.schedules = found.into_iter().map(|number| self.view(number, now)).collect();
         page
     }
 
-    /// How many schedules are in each state: active, completed, canceled.
+    /// How many schedules are in each state, in the order of [`ScheduleState::ALL`].
     #[must_use]
-    pub const fn schedules_by_state(&self) -> [u64; 3] {
+    pub const fn schedules_by_state(&self) -> [u64; ScheduleState::ALL.len()] {
         self.schedules.by_state()
     }
 
     pub(super) fn view(&mut self, number: u32, now: UnixMs) -> Schedule {
         let next = self.next_instants(number);
         let row = self.schedule(number);
-        let (rule, at_local) = rule_of(row.plan.body(&self.calendar));
-        let (start_at, end_at) = row.plan.bounds();
-        let name = |names: &crate::kernel::names::Names, number| {
-            names.name(number).map_or_else(String::new, |n| n.to_string())
-        };
         Schedule {
             id: row.id,
             version: row.version,
             state: row.state(),
-            spec: Spec {
-                tenant: name(&self.tenants, row.tenant),
-                queue: name(&self.queues, row.queue),
-                name: row.text.name.clone(),
-                rule,
-                at_local,
-                start_at,
-                end_at,
-                payload: row.text.payload.to_vec(),
-                flexible_window_ms: row.flexible_window_ms,
-                max_lateness_ms: row.max_lateness_ms,
-            },
+            spec: self.spec(number),
             created_at: row.created_at,
             updated_at: row.updated_at,
             last_run_at: row.last_run_at,
@@ -113,6 +99,31 @@ impl Shard {
             overdue_ms: self.overdue_ms(number, now),
             error: row.plan.error().map(ToString::to_string),
             next,
+        }
+    }
+
+    /// How a schedule is described.
+    pub(super) fn spec(&self, number: u32) -> Spec {
+        let row = self.schedule(number);
+        let (rule, at_local) = rule_of(row.plan.body(&self.calendar));
+        let (start_at, end_at) = row.plan.bounds();
+        let name = |names: &Names, number| names.name(number).map_or_else(String::new, |n| n.to_string());
+        Spec {
+            tenant: name(&self.tenants, row.tenant),
+            queue: name(&self.queues, row.queue),
+            name: row.text.name.clone(),
+            rule,
+            at_local,
+            start_at,
+            end_at,
+            payload: row.text.payload.to_vec(),
+            flexible_window_ms: row.flexible_window_ms,
+            max_lateness_ms: row.policies.max_lateness_ms,
+            misfire: row.policies.misfire,
+            overlap: row.policies.overlap,
+            retry: row.policies.retry,
+            effect: row.policies.effect,
+            review_owner: row.text.review_owner.clone(),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Lateness: judged once for each instant, at the moment it could enter the queue, over a schedule's whole backlog.
 
-use super::{Shard, Turn, Urgency, occurrences::Holder};
+use super::{Shard, Turn, Urgency, occurrences::Holder, schedules::ScheduleRow};
 use crate::kernel::{
-    occurrence::{Lane, OccurrenceNo},
-    record::{Misfired, Record, runs_of},
-    schedule::{InstantRange, RangeDisposition},
+    calendar::Calendar,
+    id::Kind,
+    occurrence::{Lane, OccurrenceNo, State},
+    policy::{Misfire, Policies},
+    record::{Misfired, RangeBody, Record, runs_of},
     time::UnixMs,
 };
 
@@ -16,56 +18,49 @@ pub(super) enum Verdict {
     Misfire(Decision),
 }
 
-/// FIRE_ONCE: the latest member is admitted, the others are missed.
+/// What a policy admits, and what it does not.
 pub(super) struct Decision {
     schedule: u32,
-    admitted: UnixMs,
-    /// The occurrence of the admitted instant, if it has one already.
-    member: Option<OccurrenceNo>,
+    /// Instants that enter the catch-up lane, oldest first.
+    admitted: Vec<UnixMs>,
     missed: Option<(UnixMs, UnixMs)>,
     missed_occurrences: Vec<OccurrenceNo>,
+    /// Members that are not late and go back to where they waited.
+    spared: Vec<OccurrenceNo>,
     through: UnixMs,
 }
 
+/// A SCHEDULED member of a backlog.
+struct Member {
+    number: OccurrenceNo,
+    scheduled_for: UnixMs,
+    available_at: UnixMs,
+}
+
 impl Shard {
-    /// Judges a schedule's backlog: its SCHEDULED occurrences and its instants without one that are available by `now`.
-    pub(super) fn judge(&mut self, schedule: u32, now: UnixMs) -> Verdict {
-        let members = self.scheduled_members(schedule, now);
+    /// Judges what a version of a schedule owes: its SCHEDULED occurrences, and if it is the present version its
+    /// instants without one, that are available by `now`.
+    pub(super) fn judge(&mut self, schedule: u32, version: u32, now: UnixMs) -> Verdict {
+        let members = self.members(schedule, version, now);
+        let policies = self.policies_of(schedule, version);
         let row = self.schedules.row(schedule).expect("a schedule that is judged has a row");
-        let first_instant = row.next.filter(|next| Self::available_at(row, *next) <= now);
-        let oldest = members
-            .first()
-            .map(|(_, _, available_at)| *available_at)
-            .into_iter()
-            .chain(first_instant.map(|next| Self::available_at(row, next)))
-            .min();
-        let Some(oldest) = oldest else { return Verdict::OwnLane };
-        if now.since(oldest) <= i64::try_from(row.max_lateness_ms).unwrap_or(i64::MAX) {
-            return Verdict::OwnLane;
+        let first = row.next.filter(|next| row.version == version && Self::available_at(row, *next) <= now);
+        let oldest = members.iter().map(|member| member.available_at);
+        let oldest = oldest.chain(first.map(|next| Self::available_at(row, next))).min();
+        let max_lateness_ms = i64::try_from(policies.max_lateness_ms).unwrap_or(i64::MAX);
+        match oldest {
+            Some(oldest) if now.since(oldest) > max_lateness_ms => {}
+            _ => return Verdict::OwnLane,
         }
-        let decided_through = row.decided_through;
-        let latest = first_instant.and_then(|first| {
-            let mut last = row.plan.latest(decided_through, now, &mut self.calendar)?;
-            // The latest instant of a flexible schedule may be past and not available yet: then it is no member.
-            while Self::available_at(row, last) > now {
-                last = row.plan.latest(decided_through, last.minus(1), &mut self.calendar)?;
-            }
-            Some((first, last))
-        });
-        let mut missed_occurrences: Vec<OccurrenceNo> = members.iter().map(|(number, ..)| *number).collect();
-        let decision = match (latest, members.last()) {
-            (Some((first, last)), _) => {
-                let before = row.plan.latest(decided_through, last.minus(1), &mut self.calendar);
-                let missed = before.map(|before| (first, before));
-                Decision { schedule, admitted: last, member: None, missed, missed_occurrences, through: last }
-            }
-            (None, Some(&(number, admitted, _))) => {
-                missed_occurrences.pop();
-                let member = Some(number);
-                Decision { schedule, admitted, member, missed: None, missed_occurrences, through: decided_through }
-            }
-            (None, None) => return Verdict::OwnLane,
+        let late_before = now.minus(max_lateness_ms);
+        let mut owed = Owed { row, calendar: &mut self.calendar, first };
+        let mut decision = match policies.misfire {
+            Misfire::Skip => skip(&members, &mut owed, late_before),
+            Misfire::FireOnce => admit_latest(1, &members, &mut owed, now),
+            Misfire::CatchUp { limit } => admit_latest(limit as usize, &members, &mut owed, now),
         };
+        decision.schedule = schedule;
+        decision.through = decision.through.max(row.decided_through);
         Verdict::Misfire(decision)
     }
 
@@ -73,42 +68,119 @@ impl Shard {
     pub(super) fn misfire(&mut self, decision: Decision, now: UnixMs, turn: &mut Turn) {
         let base = now.max(self.log_time);
         let schedule = decision.schedule;
-        let missed_one_by_one = decision.missed_occurrences.len() as u64;
-        let missed: Vec<u64> = decision.missed_occurrences.iter().map(|number| number.0).collect();
+        let missed = decision.missed.map(|(first, last)| RangeBody {
+            first: first.since(base),
+            last: last.since(base),
+            count: self.schedule(schedule).plan.count(first, last, &self.calendar),
+        });
+        let mut missed_occurrences: Vec<u64> = decision.missed_occurrences.iter().map(|number| number.0).collect();
+        missed_occurrences.sort_unstable();
+        self.counters.missed += missed_occurrences.len() as u64 + missed.map_or(0, |range| range.count);
         let record = Misfired {
             schedule,
-            admitted: vec![decision.admitted.since(base)],
-            missed: decision.missed.map(|(first, last)| (first.since(base), last.since(base))),
-            missed_occurrences: runs_of(&missed),
+            admitted: decision.admitted.iter().map(|at| at.since(base)).collect(),
+            missed,
+            missed_occurrences: runs_of(&missed_occurrences),
             through: decision.through.since(base),
         };
         self.record(Record::Misfired(record), now, turn);
-        self.counters.missed += missed_one_by_one + self.count_last_range(schedule, RangeDisposition::Missed);
         turn.urge(Urgency::Prompt);
-        if let Some(number) = decision.member.or_else(|| self.schedule(schedule).newest) {
-            self.enter_line(number, self.lsn);
+        for number in decision.spared {
+            self.enter_outbox(number, self.durable);
+        }
+        for number in self.scheduled_of(schedule) {
+            let row = self.occurrences.row(number).expect("it was just found");
+            if row.lane == Lane::CatchUp && row.kind == Kind::Regular && row.holder != Holder::Queue {
+                self.enter_line(number, self.lsn);
+            }
         }
         self.rearm(schedule);
     }
 
-    /// Fills in the count of the newest range of a schedule, if it is of this kind and not counted.
-    pub(super) fn count_last_range(&mut self, schedule: u32, disposition: RangeDisposition) -> u64 {
-        let row = self.schedules.row_mut(schedule).expect("a schedule that is named has a row");
-        match row.text.ranges.last_mut() {
-            Some(range @ InstantRange { count: None, .. }) if range.disposition == disposition => {
-                let count = row.plan.count(range.first, range.last, &self.calendar);
-                range.count = Some(count);
-                count
-            }
-            _ => 0,
-        }
+    /// The policies that a version of a schedule was made under.
+    pub(super) fn policies_of(&self, schedule: u32, version: u32) -> Policies {
+        let row = self.schedule(schedule);
+        let superseded = self.superseded.get(&(schedule, version)).filter(|_| row.version != version);
+        superseded.map_or(*row.policies, |superseded| *superseded.policies)
     }
 
-    /// SCHEDULED occurrences that are available and neither with the queue nor judged: number, instant, availability.
-    fn scheduled_members(&self, schedule: u32, now: UnixMs) -> Vec<(OccurrenceNo, UnixMs, UnixMs)> {
+    /// SCHEDULED regular occurrences that are available and neither with the queue nor judged, oldest first.
+    fn members(&self, schedule: u32, version: u32, now: UnixMs) -> Vec<Member> {
         let rows = self.scheduled_of(schedule).into_iter().filter_map(|n| Some((n, self.occurrences.row(n)?)));
-        rows.filter(|(_, row)| row.available_at <= now && row.holder != Holder::Queue && row.lane != Lane::CatchUp)
-            .map(|(number, row)| (number, row.scheduled_for, row.available_at))
+        rows.filter(|(_, row)| row.version == version && row.kind == Kind::Regular && row.state == State::Scheduled)
+            .filter(|(_, row)| row.available_at <= now && row.holder != Holder::Queue && row.lane != Lane::CatchUp)
+            .map(|(number, row)| Member { number, scheduled_for: row.scheduled_for, available_at: row.available_at })
             .collect()
+    }
+}
+
+/// Instants of a rule that have no occurrence yet, from `first` on. They are later than every member.
+struct Owed<'a> {
+    row: &'a ScheduleRow,
+    calendar: &'a mut Calendar,
+    first: Option<UnixMs>,
+}
+
+impl Owed<'_> {
+    /// The latest owed instant that was available by `at`.
+    fn latest_available(&mut self, at: UnixMs) -> Option<UnixMs> {
+        self.first?;
+        let mut last = self.row.plan.latest(self.row.decided_through, at, self.calendar)?;
+        // The latest instant of a flexible schedule may be past and not available yet.
+        while Shard::available_at(self.row, last) > at {
+            last = self.before(last)?;
+        }
+        Some(last)
+    }
+
+    /// The owed instant before `instant`.
+    fn before(&mut self, instant: UnixMs) -> Option<UnixMs> {
+        self.row.plan.latest(self.row.decided_through, instant.minus(1), self.calendar)
+    }
+
+    /// The range from the first owed instant through `last`.
+    fn through(&self, last: Option<UnixMs>) -> Option<(UnixMs, UnixMs)> {
+        Some((self.first?, last?))
+    }
+}
+
+/// Only what is not late is admitted, into its own lane: owed instants of that kind are left for the next turn.
+fn skip(members: &[Member], owed: &mut Owed<'_>, late_before: UnixMs) -> Decision {
+    let (late, spared): (Vec<&Member>, Vec<&Member>) =
+        members.iter().partition(|member| member.available_at < late_before);
+    let last = owed.latest_available(late_before.minus(1));
+    Decision {
+        schedule: 0,
+        admitted: Vec::new(),
+        missed: owed.through(last),
+        missed_occurrences: late.iter().map(|member| member.number).collect(),
+        spared: spared.iter().map(|member| member.number).collect(),
+        through: last.unwrap_or(UnixMs::MIN),
+    }
+}
+
+/// The latest `limit` are admitted.
+fn admit_latest(limit: usize, members: &[Member], owed: &mut Owed<'_>, now: UnixMs) -> Decision {
+    let mut admitted = Vec::new();
+    let last = owed.latest_available(now);
+    let mut next = last;
+    while let Some(instant) = next
+        && admitted.len() < limit
+    {
+        admitted.push(instant);
+        next = owed.before(instant);
+    }
+    let missed = owed.through(next);
+    let from_members = members.len().min(limit - admitted.len());
+    let (missed_members, admitted_members) = members.split_at(members.len() - from_members);
+    admitted.extend(admitted_members.iter().rev().map(|member| member.scheduled_for));
+    admitted.reverse();
+    Decision {
+        schedule: 0,
+        admitted,
+        missed,
+        missed_occurrences: missed_members.iter().map(|member| member.number).collect(),
+        spared: Vec::new(),
+        through: last.unwrap_or(UnixMs::MIN),
     }
 }

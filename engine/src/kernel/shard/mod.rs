@@ -10,19 +10,25 @@
 //! they are rebuilt when replay ends and are never in the log.
 
 mod apply;
+mod apply_schedule;
+mod by_id;
 mod commands;
 mod dispatch;
 mod due;
 mod history;
 mod listing;
+mod lives;
 mod misfire;
 pub mod model;
 mod occurrences;
 mod open;
 mod plan;
 mod release;
+mod requests;
 mod schedules;
+mod shared;
 mod turn;
+mod versions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,13 +36,17 @@ use std::{
 };
 
 pub use apply::Inconsistent;
-pub use commands::Canceled;
+pub use commands::{CommandError, Creation, Target};
 pub use history::HistoryPage;
 pub use listing::{ListingFilter, ListingPage};
+pub use requests::{BACKFILL_LIMIT, Backfilled, Request, Triggered};
 pub use turn::{Release, Turn, Urgency};
+pub use versions::{Pending, Receipted};
 
 use occurrences::Occurrences;
-use schedules::{ScheduleRow, Schedules};
+use requests::{AnsweredRequests, BackfillJob};
+use schedules::{ScheduleRow, Schedules, Superseded};
+use shared::SharedPolicies;
 
 use super::{
     calendar::{Calendar, ZoneSet},
@@ -137,6 +147,17 @@ pub struct Shard {
     tenants: Names,
     queues: Names,
     schedules: Schedules,
+    policies: SharedPolicies,
+    /// Versions that another one took the place of and that occurrences in the table still name.
+    superseded: BTreeMap<(u32, u32), Superseded>,
+    /// Canceled schedules, the oldest first, and when that was.
+    tombstones: VecDeque<(u32, UnixMs)>,
+    /// A key whose schedule was forgotten begins above this version.
+    version_floor: u32,
+    /// Backfills that are not expanded to their end, in the order in which they were asked for.
+    backfills: BTreeMap<u64, BackfillJob>,
+    next_backfill: u64,
+    answered: AnsweredRequests,
     occurrences: Occurrences,
     ended: VecDeque<(OccurrenceNo, UnixMs)>,
     streams: Vec<StreamMemory>,
@@ -181,6 +202,13 @@ impl Shard {
             tenants: Names::default(),
             queues: Names::default(),
             schedules: Schedules::default(),
+            policies: SharedPolicies::default(),
+            superseded: BTreeMap::new(),
+            tombstones: VecDeque::new(),
+            version_floor: 0,
+            backfills: BTreeMap::new(),
+            next_backfill: 0,
+            answered: AnsweredRequests::default(),
             occurrences: Occurrences::default(),
             ended: VecDeque::new(),
             streams: Vec::new(),
@@ -257,16 +285,16 @@ impl Shard {
         let schedule = self.schedules.row(row.schedule).expect("an occurrence has a schedule");
         Entry {
             number,
-            stream: Stream { queue: QueueNo(schedule.queue), lane: row.lane },
+            stream: row.stream(),
             occurrence_id: row.id,
             schedule_id: schedule.id,
             version: row.version,
-            kind: Kind::Regular,
+            kind: row.kind,
             scheduled_for: row.scheduled_for,
             available_at: row.available_at,
             attempt: 1,
-            tenant: self.tenants.name(schedule.tenant).map_or("", |name| name),
-            payload: &schedule.text.payload,
+            tenant: self.tenants.name(row.tenant).map_or("", |name| name),
+            payload: self.payload_of(row),
         }
     }
 
@@ -315,6 +343,14 @@ impl Shard {
     /// Every stream that the log remembers, for declaring it to the queue.
     pub fn remembered_streams(&self) -> impl Iterator<Item = (Stream, StreamMemory)> + '_ {
         self.streams.iter().zip(0_u32..).map(|(memory, number)| (stream_of(number), *memory))
+    }
+
+    /// The bytes that an occurrence's version was described with.
+    fn payload_of(&self, row: &occurrences::OccurrenceRow) -> &[u8] {
+        let schedule = self.schedule(row.schedule);
+        let superseded =
+            if schedule.version == row.version { None } else { self.superseded.get(&(row.schedule, row.version)) };
+        superseded.map_or(&schedule.text.payload, |superseded| &superseded.payload)
     }
 
     fn schedule(&self, number: u32) -> &ScheduleRow {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::by_id::ById;
 use crate::kernel::{
-    id::OccurrenceId,
-    occurrence::{EntryId, Lane, OccurrenceNo, State},
+    id::{Kind, OccurrenceId},
+    occurrence::{EntryId, Lane, OccurrenceNo, QueueNo, Reason, State, Stream},
     time::UnixMs,
 };
 
@@ -17,17 +18,33 @@ pub(super) struct OccurrenceRow {
     pub(super) id: OccurrenceId,
     pub(super) schedule: u32,
     pub(super) version: u32,
+    pub(super) tenant: u32,
+    pub(super) queue: u32,
+    pub(super) kind: Kind,
     pub(super) scheduled_for: UnixMs,
     pub(super) available_at: UnixMs,
     pub(super) enqueued_at: Option<UnixMs>,
     pub(super) entry: Option<EntryId>,
     pub(super) state: State,
+    pub(super) reason: Option<Reason>,
     pub(super) lane: Lane,
     /// Not in the log: what was handed over when a process died is found out by reading the queue back.
     pub(super) holder: Holder,
     /// Neighbours in its schedule's history.
     pub(super) older: Option<OccurrenceNo>,
     pub(super) newer: Option<OccurrenceNo>,
+}
+
+impl OccurrenceRow {
+    /// Where it stands in its schedule's history.
+    pub(super) const fn place(&self) -> (UnixMs, OccurrenceId) {
+        (self.scheduled_for, self.id)
+    }
+
+    /// Where it goes.
+    pub(super) const fn stream(&self) -> Stream {
+        Stream { queue: QueueNo(self.queue), lane: self.lane }
+    }
 }
 
 /// Who moves an occurrence on. An occurrence that is listed in several places is only where its holder says.
@@ -59,6 +76,7 @@ pub(super) struct Occurrences {
     first_page: u64,
     next: u64,
     len: usize,
+    by_id: ById,
 }
 
 impl Occurrences {
@@ -73,6 +91,7 @@ impl Occurrences {
 
     pub(super) fn push(&mut self, row: OccurrenceRow) -> OccurrenceNo {
         let number = OccurrenceNo(self.next);
+        self.by_id.insert(row.id, number);
         if self.next.is_multiple_of(PAGE_ROWS) {
             self.pages.push_back(Some(Page { rows: Vec::with_capacity(PAGE_ROWS as usize), live: 0 }));
         }
@@ -82,6 +101,11 @@ impl Occurrences {
         self.next += 1;
         self.len += 1;
         number
+    }
+
+    /// The occurrence that has this id.
+    pub(super) fn number(&self, id: OccurrenceId) -> Option<OccurrenceNo> {
+        self.by_id.find(id, |number| self.row(number).is_some_and(|row| row.id == id))
     }
 
     fn page_index(&self, number: OccurrenceNo) -> Option<usize> {
@@ -107,6 +131,7 @@ impl Occurrences {
         let row = page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.take()?;
         page.live -= 1;
         self.len -= 1;
+        self.by_id.remove(row.id, number);
         if page.live == 0 && page.rows.len() as u64 == PAGE_ROWS {
             *slot = None;
             while self.pages.front().is_some_and(Option::is_none) {
@@ -131,18 +156,22 @@ impl Occurrences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::id::{Kind, ScheduleId};
+    use crate::kernel::id::ScheduleId;
 
     fn row(at: i64) -> OccurrenceRow {
         OccurrenceRow {
             id: OccurrenceId::of(ScheduleId([0; 16]), 1, UnixMs(at), Kind::Regular, b""),
             schedule: 0,
             version: 1,
+            tenant: 0,
+            queue: 0,
+            kind: Kind::Regular,
             scheduled_for: UnixMs(at),
             available_at: UnixMs(at),
             enqueued_at: None,
             entry: None,
             state: State::Scheduled,
+            reason: None,
             lane: Lane::Strict,
             holder: Holder::Nobody,
             older: None,

@@ -74,8 +74,10 @@ impl Shard {
 
     fn rebuild(&mut self, now: UnixMs) {
         self.timers = Timers::new(now);
-        for number in 0..self.schedules.next() {
-            self.rearm(number);
+        for number in 0..self.schedules.end() {
+            if self.schedules.row(number).is_some() {
+                self.rearm(number);
+            }
         }
         let mut waiting = Vec::new();
         for (number, row) in self.occurrences.iter() {

@@ -55,6 +55,11 @@ impl Plan {
         Self { rule, start_at, end_at }
     }
 
+    /// The same plan once more, for a backfill that outlives its version.
+    pub(super) fn share(&self, calendar: &mut Calendar) -> Self {
+        Self::new(&self.body(calendar), self.start_at, self.end_at, calendar)
+    }
+
     /// Gives back what it holds of the calendar.
     pub(super) fn release(self, calendar: &mut Calendar) {
         if let PlanRule::Cron { id, .. } = self.rule {

@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 use super::{QueueState, Release, Shard, Turn, misfire::Verdict, occurrences::Holder};
 use crate::kernel::{
     gate::Lsn,
+    id::Kind,
     occurrence::{Lane, OccurrenceNo, State},
     time::UnixMs,
 };
+
+/// Backfills are expanded so far ahead of what is served.
+const CATCH_UP_AHEAD: usize = 1_000;
 
 impl Shard {
     /// Puts a SCHEDULED occurrence where it waits to be handed over: the outbox, or past it the line of what is not to
@@ -32,6 +36,11 @@ impl Shard {
             row.holder = Holder::Line;
             self.line.push_back((lsn, number));
         }
+    }
+
+    /// How much the tenant's part of the catch-up lane takes before it is served.
+    pub(super) fn catch_up_room(&self, _tenant: u32) -> usize {
+        CATCH_UP_AHEAD.saturating_sub(self.line.len())
     }
 
     /// Hands over what is due and durable.
@@ -65,8 +74,8 @@ impl Shard {
             self.outbox_len -= part.len();
             self.release_part(at, part, now, &mut late, turn);
         }
-        for schedule in late {
-            if let Verdict::Misfire(decision) = self.judge(schedule, now) {
+        for (schedule, version) in late {
+            if let Verdict::Misfire(decision) = self.judge(schedule, version, now) {
                 self.misfire(decision, now, turn);
             }
         }
@@ -79,25 +88,28 @@ impl Shard {
         at: UnixMs,
         mut part: Vec<OccurrenceNo>,
         now: UnixMs,
-        late: &mut BTreeSet<u32>,
+        late: &mut BTreeSet<(u32, u32)>,
         turn: &mut Turn,
     ) {
         let may_be_late = now.since(at).cast_unsigned() > self.smallest_lateness_ms;
         part.retain(|&number| {
-            let Some(row) = self.occurrences.row_mut(number) else { return false };
+            let Some(row) = self.occurrences.row(number) else { return false };
             if row.state != State::Scheduled || row.holder != Holder::Outbox {
                 return false;
             }
-            if may_be_late {
-                let schedule = self.schedules.row(row.schedule).expect("an occurrence has a schedule");
-                if now.since(row.available_at).cast_unsigned() > schedule.max_lateness_ms {
-                    late.insert(row.schedule);
+            let (schedule, version) = (row.schedule, row.version);
+            if row.kind == Kind::Regular {
+                if may_be_late {
+                    let late_ms = now.since(row.available_at).cast_unsigned();
+                    if late_ms > self.policies_of(schedule, version).max_lateness_ms {
+                        late.insert((schedule, version));
+                    }
+                }
+                if !late.is_empty() && late.contains(&(schedule, version)) {
+                    return false;
                 }
             }
-            if !late.is_empty() && late.contains(&row.schedule) {
-                return false;
-            }
-            row.holder = Holder::Queue;
+            self.occurrences.row_mut(number).expect("it was just read").holder = Holder::Queue;
             true
         });
         self.hand_over(at, part, turn);

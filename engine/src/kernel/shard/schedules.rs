@@ -1,6 +1,6 @@
 //! The table of schedules: one row each, addressed by a small number, found by id.
 
-use std::hash::BuildHasher;
+use std::{hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -8,7 +8,8 @@ use super::plan::Plan;
 use crate::kernel::{
     gate::Lsn,
     id::ScheduleId,
-    occurrence::OccurrenceNo,
+    occurrence::{Lane, OccurrenceNo},
+    policy::Policies,
     schedule::{InstantRange, ScheduleState},
     time::UnixMs,
 };
@@ -22,8 +23,9 @@ pub(super) struct ScheduleRow {
     pub(super) queue: u32,
     pub(super) plan: Plan,
     pub(super) flexible_window_ms: u64,
-    pub(super) max_lateness_ms: u64,
-    pub(super) canceled: bool,
+    pub(super) policies: Arc<Policies>,
+    pub(super) is_canceled: bool,
+    pub(super) is_paused: bool,
     pub(super) created_at: UnixMs,
     pub(super) updated_at: UnixMs,
     /// The cursor: every instant up to it has an occurrence or a disposition.
@@ -33,7 +35,11 @@ pub(super) struct ScheduleRow {
     pub(super) next: Option<UnixMs>,
     /// How many of its occurrences are SCHEDULED.
     pub(super) waiting: u32,
+    /// How many occurrences of its present version are in the table.
+    pub(super) made: u32,
+    /// Both ends of its history, which is in the order of (`scheduled_for`, id).
     pub(super) newest: Option<OccurrenceNo>,
+    pub(super) oldest: Option<OccurrenceNo>,
     /// Whether it waits for the time at which it may be decided.
     pub(super) is_parked: bool,
     /// The state as which it is counted.
@@ -47,79 +53,116 @@ pub(super) struct ScheduleRow {
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) name: Option<String>,
-    pub(super) payload: Box<[u8]>,
+    pub(super) payload: Arc<[u8]>,
+    pub(super) review_owner: Option<String>,
     pub(super) ranges: Vec<InstantRange>,
+}
+
+/// What is still needed of a version that another one took the place of.
+#[derive(Debug)]
+pub(super) struct Superseded {
+    pub(super) policies: Arc<Policies>,
+    pub(super) payload: Arc<[u8]>,
+    /// How many occurrences of it are in the table; it goes with the last.
+    pub(super) made: u32,
 }
 
 impl ScheduleRow {
     pub(super) fn state(&self) -> ScheduleState {
-        if self.canceled {
+        if self.is_canceled {
             ScheduleState::Canceled
+        } else if self.is_paused {
+            ScheduleState::Paused
         } else if self.next.is_none() && self.waiting == 0 && self.plan.error().is_none() {
             ScheduleState::Completed
         } else {
             ScheduleState::Active
         }
     }
+
+    /// Whether instants of its rule become occurrences.
+    pub(super) const fn is_firing(&self) -> bool {
+        !self.is_canceled && !self.is_paused
+    }
+
+    /// The lane of its occurrences that are not late.
+    pub(super) const fn own_lane(&self) -> Lane {
+        if self.flexible_window_ms > 0 { Lane::Flexible } else { Lane::Strict }
+    }
 }
 
-/// All schedules of a shard. Rows are never removed in this version: a canceled one is its own tombstone.
+/// All schedules of a shard. A canceled one is its own tombstone until that is dropped; then its number is free.
 #[derive(Debug, Default)]
 pub(super) struct Schedules {
-    rows: Vec<ScheduleRow>,
+    rows: Vec<Option<ScheduleRow>>,
+    free: Vec<u32>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// How many rows are active, completed, canceled, as far as they were counted.
-    by_state: [u64; 3],
-}
-
-const fn place_of(state: ScheduleState) -> usize {
-    match state {
-        ScheduleState::Active => 0,
-        ScheduleState::Completed => 1,
-        ScheduleState::Canceled => 2,
-    }
+    /// How many rows are in each state, in the order of [`ScheduleState::ALL`], as far as they were counted.
+    by_state: [u64; ScheduleState::ALL.len()],
 }
 
 impl Schedules {
     pub(super) fn number(&self, id: ScheduleId) -> Option<u32> {
-        self.index.find(self.hasher.hash_one(id), |&n| self.rows[n as usize].id == id).copied()
+        self.index.find(self.hasher.hash_one(id), |&n| id_in(&self.rows, n) == Some(id)).copied()
     }
 
-    /// The number that the next schedule gets.
-    pub(super) fn next(&self) -> u32 {
+    /// Numbers of rows are below this.
+    pub(super) fn end(&self) -> u32 {
         u32::try_from(self.rows.len()).expect("a shard has fewer than 2^32 schedules")
     }
 
     pub(super) fn push(&mut self, row: ScheduleRow) -> u32 {
-        let number = self.next();
         let hash = self.hasher.hash_one(row.id);
-        self.by_state[place_of(row.counted)] += 1;
-        self.rows.push(row);
+        self.by_state[row.counted.place()] += 1;
+        let number = if let Some(free) = self.free.pop() {
+            self.rows[free as usize] = Some(row);
+            free
+        } else {
+            let number = self.end();
+            self.rows.push(Some(row));
+            number
+        };
         let (rows, hasher) = (&self.rows, &self.hasher);
-        self.index.insert_unique(hash, number, |&n| hasher.hash_one(rows[n as usize].id));
+        self.index.insert_unique(hash, number, |&n| id_in(rows, n).map_or(0, |id| hasher.hash_one(id)));
         number
     }
 
+    /// Drops a row: its id is unknown from now on, its number free.
+    pub(super) fn remove(&mut self, number: u32) -> Option<ScheduleRow> {
+        let row = self.rows.get_mut(number as usize)?.take()?;
+        self.by_state[row.counted.place()] -= 1;
+        if let Ok(entry) = self.index.find_entry(self.hasher.hash_one(row.id), |&n| n == number) {
+            entry.remove();
+        }
+        self.free.push(number);
+        Some(row)
+    }
+
     pub(super) fn row(&self, number: u32) -> Option<&ScheduleRow> {
-        self.rows.get(number as usize)
+        self.rows.get(number as usize)?.as_ref()
     }
 
     pub(super) fn row_mut(&mut self, number: u32) -> Option<&mut ScheduleRow> {
-        self.rows.get_mut(number as usize)
+        self.rows.get_mut(number as usize)?.as_mut()
     }
 
     /// Counts a row under the state that it is in now.
     pub(super) fn recount(&mut self, number: u32) {
-        let Some(row) = self.rows.get_mut(number as usize) else { return };
+        let Some(row) = self.rows.get_mut(number as usize).and_then(Option::as_mut) else { return };
         let state = row.state();
-        self.by_state[place_of(row.counted)] -= 1;
-        self.by_state[place_of(state)] += 1;
+        self.by_state[row.counted.place()] -= 1;
+        self.by_state[state.place()] += 1;
         row.counted = state;
     }
 
-    /// How many rows are active, completed, canceled.
-    pub(super) const fn by_state(&self) -> [u64; 3] {
+    /// How many rows are in each state, in the order of [`ScheduleState::ALL`].
+    pub(super) const fn by_state(&self) -> [u64; ScheduleState::ALL.len()] {
         self.by_state
     }
+}
+
+/// The id of a row that the index names; every number in it has a row.
+fn id_in(rows: &[Option<ScheduleRow>], number: u32) -> Option<ScheduleId> {
+    rows[number as usize].as_ref().map(|row| row.id)
 }

@@ -2,13 +2,20 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::world::World;
+use super::{timeline, world::World};
 use crate::kernel::{
     calendar::CronRule,
-    occurrence::{Lane, OccurrenceNo, State, Stream},
+    id::Kind,
+    occurrence::{Lane, OccurrenceNo, State},
+    policy::Misfire,
     record::{Misfired, Record, numbers_of},
-    schedule::Rule,
-    shard::{QueueState, Shard, Turn, listing::rule_of, occurrences::Holder, schedules::ScheduleRow},
+    schedule::{Rule, ScheduleState},
+    shard::{
+        QueueState, Shard, Turn,
+        listing::rule_of,
+        occurrences::{Holder, OccurrenceRow},
+        schedules::ScheduleRow,
+    },
     time::UnixMs,
 };
 
@@ -18,8 +25,8 @@ pub(super) fn turn(world: &World, turn: &Turn) {
         let row = world.shard.occurrences.row(number).expect("what is released is live");
         let lateness_ms = world.now.since(row.available_at);
         assert!(lateness_ms >= 0, "{} is released {} ms early", row.id, -lateness_ms);
-        let allowed_ms = world.shard.schedule(row.schedule).max_lateness_ms;
-        let is_judged = row.lane == Lane::CatchUp || row.state == State::Enqueued;
+        let allowed_ms = world.shard.policies_of(row.schedule, row.version).max_lateness_ms;
+        let is_judged = row.kind != Kind::Regular || row.lane == Lane::CatchUp || row.state == State::Enqueued;
         assert!(is_judged || lateness_ms.cast_unsigned() <= allowed_ms, "{} is {lateness_ms} ms late", row.id);
         assert!(matches!(row.state, State::Scheduled | State::Enqueued) && row.holder == Holder::Queue, "{row:?}");
     }
@@ -33,40 +40,48 @@ pub(super) fn turn(world: &World, turn: &Turn) {
 fn check_misfire(world: &World, misfired: &Misfired) {
     let (shard, now) = (&world.shard, world.shard.log_time());
     let schedule = shard.schedule(misfired.schedule);
-    let [admitted] = misfired.admitted[..] else { panic!("FIRE_ONCE admits one: {misfired:?}") };
-    let admitted = now.plus(admitted);
-    let first = misfired.missed.map(|(first, _)| now.plus(first));
-    let last = misfired.missed.map(|(_, last)| now.plus(last));
+    let admitted: Vec<UnixMs> = misfired.admitted.iter().map(|at| now.plus(*at)).collect();
+    assert!(admitted.is_sorted_by(|a, b| a < b), "oldest first: {misfired:?}");
+    let range = misfired.missed.map(|range| (now.plus(range.first), now.plus(range.last)));
     let one_by_one = numbers_of(&misfired.missed_occurrences).filter_map(|n| shard.occurrences.row(OccurrenceNo(n)));
-    let one_by_one: Vec<UnixMs> = one_by_one.map(|row| row.scheduled_for).collect();
-    assert!(last.iter().chain(&one_by_one).all(|missed| *missed < admitted), "the latest is admitted: {misfired:?}");
-    let oldest = first.into_iter().chain(one_by_one).chain([admitted]).min().expect("one was admitted");
-    let lateness_ms = now.since(Shard::available_at(schedule, oldest)).cast_unsigned();
-    assert!(lateness_ms > schedule.max_lateness_ms, "{oldest} is only {lateness_ms} ms late");
-    assert!(Shard::available_at(schedule, admitted) <= now, "{admitted} is admitted before its time");
-    for number in shard.scheduled_of(misfired.schedule) {
-        let row = shard.occurrences.row(number).expect("it was listed");
-        let is_member = row.available_at <= now && row.lane != Lane::CatchUp && row.holder != Holder::Queue;
-        assert!(!is_member, "{} was due and not judged with the rest", row.id);
+    let one_by_one: Vec<&OccurrenceRow> = one_by_one.collect();
+    let missed = one_by_one.iter().map(|row| row.scheduled_for).chain(range.map(|(_, last)| last));
+    let last_missed = missed.max();
+    assert!(last_missed < admitted.first().copied().or(Some(UnixMs::MAX)), "the latest are admitted: {misfired:?}");
+    // An update comes between the decision and this look only where nothing was owed without an occurrence.
+    let version = one_by_one.first().map_or(schedule.version, |row| row.version);
+    let policies = shard.policies_of(misfired.schedule, version);
+    match policies.misfire {
+        Misfire::Skip => assert!(admitted.is_empty(), "SKIP admits nothing late: {misfired:?}"),
+        Misfire::FireOnce => assert!(admitted.len() <= 1, "FIRE_ONCE admits one: {misfired:?}"),
+        Misfire::CatchUp { limit } => assert!(admitted.len() <= limit as usize, "at most {limit}: {misfired:?}"),
+    }
+    let oldest = one_by_one.iter().map(|row| row.available_at);
+    let oldest = oldest.chain(range.map(|(first, _)| Shard::available_at(schedule, first)));
+    if let Some(oldest) = oldest.min() {
+        let lateness_ms = now.since(oldest).cast_unsigned();
+        assert!(lateness_ms > policies.max_lateness_ms, "{oldest} is only {lateness_ms} ms late");
     }
 }
 
 /// Timers, outbox and holders follow from the state.
 pub(super) fn derived_state(world: &World) {
     let shard = &world.shard;
-    let mut by_state = [0; 3];
-    for number in 0..shard.schedules.next() {
-        let row = shard.schedule(number);
-        by_state[row.state() as usize] += 1;
-        let next = if row.canceled { None } else { next_instant(world, row, row.decided_through) };
+    let mut by_state = [0; ScheduleState::ALL.len()];
+    for number in 0..shard.schedules.end() {
+        let Some(row) = shard.schedules.row(number) else { continue };
+        by_state[row.state().place()] += 1;
+        let next =
+            if row.is_firing() { next_instant(world, &rule_of_row(world, row), row.decided_through) } else { None };
         assert_eq!(row.next, next, "schedule {number} after {}", row.decided_through);
         let wake = next.map(|next| Shard::available_at(row, next).minus(shard.config.lead_ms));
         let armed = shard.timers.deadline(number);
         assert!(armed == wake || (armed.is_none() && shard.parked.contains(&number)), "{number}: {armed:?} {wake:?}");
         assert_eq!(row.waiting as usize, shard.scheduled_of(number).len());
+        history_order(shard, row);
     }
     assert_eq!(by_state, shard.schedules_by_state());
-    assert!(shard.parked.len() <= shard.schedules.next() as usize, "parked twice: {:?}", shard.parked);
+    assert!(shard.parked.len() <= shard.schedules.end() as usize, "parked twice: {:?}", shard.parked);
     let mut outbox: BTreeMap<OccurrenceNo, UnixMs> = BTreeMap::new();
     for (at, group) in &shard.outbox {
         outbox.extend(group.numbers[group.done..].iter().map(|number| (*number, *at)));
@@ -84,6 +99,19 @@ pub(super) fn derived_state(world: &World) {
             }
         }
     }
+}
+
+/// A history is in order, whole, and leads both ways.
+fn history_order(shard: &Shard, schedule: &ScheduleRow) {
+    let (mut at, mut older, mut made) = (schedule.oldest, None, 0);
+    while let Some(number) = at {
+        let row = shard.occurrences.row(number).expect("a history names occurrences that are known");
+        let before = older.and_then(|older| shard.occurrences.row(older)).map(OccurrenceRow::place);
+        assert!(row.older == older && before < Some(row.place()), "{} stands wrong in its history", row.id);
+        made += u32::from(row.version == schedule.version);
+        (older, at) = (at, row.newer);
+    }
+    assert_eq!((schedule.newest, schedule.made), (older, made));
 }
 
 /// The shard that the log gives.
@@ -105,16 +133,22 @@ pub(super) fn replay(world: &World) {
 }
 
 fn digest(shard: &Shard) -> Vec<String> {
-    let mut lines =
-        vec![format!("{:?} {:?} {:?} {:?} {:?}", shard.log_time, shard.lsn, shard.opened, shard.streams, shard.ended)];
-    for row in (0..shard.schedules.next()).map(|number| shard.schedule(number)) {
-        let ranges: Vec<_> = row.text.ranges.iter().map(|r| (r.disposition, r.first, r.last)).collect();
-        let identity = (row.id, row.version, row.tenant, row.queue, row.flexible_window_ms, row.max_lateness_ms);
-        let cursor = (row.decided_through, row.last_run_at, row.waiting, row.newest, row.changed);
-        let times = (row.created_at, row.updated_at, row.canceled, row.plan.body(&shard.calendar), row.plan.bounds());
-        lines.push(format!("{identity:?} {cursor:?} {times:?} {ranges:?} {:?} {:?}", row.text.name, row.text.payload));
+    let mut lines = vec![
+        format!("{:?} {:?} {:?} {:?} {:?}", shard.log_time, shard.lsn, shard.opened, shard.streams, shard.ended),
+        format!("{:?} {} {:?} {:?}", shard.tombstones, shard.version_floor, shard.answered, shard.superseded),
+    ];
+    for (number, job) in &shard.backfills {
+        let place = (number, job.schedule, job.version, &job.discriminator, job.done_through, job.to, job.near);
+        lines.push(format!("{place:?} {:?} {:?}", job.plan.body(&shard.calendar), job.plan.bounds()));
     }
-    let bare = |row: &super::super::occurrences::OccurrenceRow| {
+    for row in (0..shard.schedules.end()).filter_map(|number| shard.schedules.row(number)) {
+        let identity = (row.id, row.version, row.tenant, row.queue, row.flexible_window_ms, &row.policies);
+        let cursor = (row.decided_through, row.last_run_at, row.waiting, row.made, row.newest, row.oldest, row.changed);
+        let times = (row.created_at, row.updated_at, row.is_canceled, row.is_paused);
+        let plan = (row.plan.body(&shard.calendar), row.plan.bounds());
+        lines.push(format!("{identity:?} {cursor:?} {times:?} {plan:?} {:?}", row.text));
+    }
+    let bare = |row: &OccurrenceRow| {
         let mut row = row.clone();
         row.holder = Holder::Nobody;
         row
@@ -123,46 +157,71 @@ fn digest(shard: &Shard) -> Vec<String> {
     lines
 }
 
-/// Every instant up to the cursor has exactly one disposition, found by walking the rule anew; and nothing that is due
-/// is undecided.
+/// Every instant up to now has exactly one disposition, found by walking each version's rule anew over the time for which
+/// it stood; and nothing that is due is undecided.
 pub(super) fn dispositions(world: &World) {
     let shard = &world.shard;
-    let mut spans: Vec<Vec<(UnixMs, UnixMs)>> = vec![Vec::new(); shard.schedules.next() as usize];
     for (_, row) in shard.occurrences.iter() {
-        spans[row.schedule as usize].push((row.scheduled_for, row.scheduled_for));
         assert!(row.state != State::Scheduled || row.available_at > world.now, "{} is due and waits", row.id);
     }
-    for (number, mut spans) in (0..).zip(spans) {
+    for (id, reigns) in timeline::reigns(world) {
+        let number = shard.schedules.number(id).expect("nothing is dropped within a script");
         let row = shard.schedule(number);
-        spans.extend(row.text.ranges.iter().map(|range| (range.first, range.last)));
-        spans.sort_unstable();
-        let mut decided = row.created_at;
-        for (first, last) in spans {
-            let next = next_instant(world, row, decided);
-            assert_eq!(next, Some(first), "schedule {number} after {decided}: the next disposition is at {first}");
-            assert_eq!(next_instant(world, row, last.minus(1)), Some(last), "{last} is no instant");
-            decided = last;
+        let mut spans: Vec<(UnixMs, UnixMs)> = Vec::new();
+        for (_, occurrence) in shard.occurrences.iter().filter(|(_, o)| o.schedule == number) {
+            let reign = reigns.iter().find(|reign| reign.version == occurrence.version).expect("versions are recorded");
+            match occurrence.kind {
+                Kind::Regular if reign.holds(occurrence.scheduled_for) => {
+                    spans.push((occurrence.scheduled_for, occurrence.scheduled_for));
+                }
+                Kind::Regular => {
+                    assert_eq!(occurrence.state, State::Canceled, "{} is not its version's", occurrence.id)
+                }
+                Kind::Manual | Kind::Backfill => {}
+            }
         }
-        let next = next_instant(world, row, decided);
-        assert!(next.is_none_or(|next| next > row.decided_through), "{next:?} has no disposition");
-        let due = next.filter(|next| !row.canceled && Shard::available_at(row, *next) <= world.now);
+        let ranges = row.text.ranges.iter().filter(|range| range.kind == Kind::Regular);
+        spans.extend(ranges.map(|range| (range.first, range.last)));
+        spans.sort_unstable();
+        let mut spans = spans.into_iter().peekable();
+        for reign in &reigns {
+            let mut decided = reign.from;
+            while let Some((first, last)) = spans.next_if(|(first, _)| reign.holds(*first)) {
+                let next = next_instant(world, &reign.rule, decided);
+                assert_eq!(next, Some(first), "{id} v{} after {decided}: next is at {first}", reign.version);
+                assert_eq!(next_instant(world, &reign.rule, last.minus(1)), Some(last), "{last} is no instant");
+                decided = last;
+            }
+            let through = reign.until.unwrap_or(row.decided_through);
+            let next = next_instant(world, &reign.rule, decided).filter(|_| reign.is_live);
+            assert!(next.is_none_or(|next| next > through), "{id}: {next:?} has no disposition");
+        }
+        assert_eq!(spans.next(), None, "{id} has a disposition outside of every version");
+        let due = row.next.filter(|next| Shard::available_at(row, *next) <= world.now);
         // A limit of a few occurrences is filled by what is materialised ahead; the others wait their turn.
         assert!(due.is_none() || shard.at_live_limit, "schedule {number} is behind at {}: {due:?}", world.now);
     }
 }
 
-/// The rule's next instant, without the calendar's caches.
-fn next_instant(world: &World, row: &ScheduleRow, after: UnixMs) -> Option<UnixMs> {
+/// A rule and its bounds.
+pub(super) type BoundRule = (Rule, Option<UnixMs>, Option<UnixMs>);
+
+fn rule_of_row(world: &World, row: &ScheduleRow) -> BoundRule {
     let (start_at, end_at) = row.plan.bounds();
+    (rule_of(row.plan.body(&world.shard.calendar)).0, start_at, end_at)
+}
+
+/// The rule's next instant, without the calendar's caches.
+fn next_instant(world: &World, (rule, start_at, end_at): &BoundRule, after: UnixMs) -> Option<UnixMs> {
     let after = start_at.map_or(after, |start| after.max(start.minus(1)));
-    let next = match rule_of(row.plan.body(&world.shard.calendar)).0 {
-        Rule::Cron(spec) => CronRule::new(&spec, &world.zones).expect("it was accepted").next(after),
+    let next = match rule {
+        Rule::Cron(spec) => CronRule::new(spec, &world.zones).expect("it was accepted").next(after),
         Rule::Every { every_ms, anchor } => {
             let anchor = anchor.expect("the model anchors its grids");
-            let past_ms = after.since(anchor).rem_euclid(every_ms);
+            let past_ms = after.since(anchor).rem_euclid(*every_ms);
             Some(after.plus(every_ms - past_ms))
         }
-        Rule::At(at) => (at > after).then_some(at),
+        Rule::At(at) => (*at > after).then_some(*at),
     };
     assert!(next.is_none_or(|next| next > after), "next({after}) is {next:?}");
     next.filter(|next| end_at.is_none_or(|end| *next < end))
@@ -173,9 +232,13 @@ pub(super) fn promises(world: &World) {
     for id in &world.created {
         assert!(world.shard.schedules.number(*id).is_some(), "schedule {id} was acknowledged and is gone");
     }
-    for id in world.canceled.keys() {
+    for (id, version) in &world.versions {
         let row = world.shard.schedules.number(*id).map(|number| world.shard.schedule(number));
-        assert!(row.is_some_and(|row| row.canceled), "schedule {id} was canceled and is back");
+        assert!(row.is_some_and(|row| row.version >= *version), "schedule {id} was at version {version} already");
+    }
+    for id in &world.canceled {
+        let row = world.shard.schedules.number(*id).map(|number| world.shard.schedule(number));
+        assert!(row.is_some_and(|row| row.is_canceled), "schedule {id} was canceled and is back");
     }
     let known: Vec<_> = world.shard.occurrences.iter().map(|(_, row)| row.id).collect();
     for id in &world.queue.accepted {
@@ -187,11 +250,11 @@ pub(super) fn promises(world: &World) {
 pub(super) fn queue(world: &World) {
     let accepted = &world.queue.accepted;
     assert_eq!(world.shard.queue, QueueState::Ready);
-    for id in world.canceled.values().flatten() {
+    for id in &world.called_off {
         assert!(!accepted.contains(id), "{id} was canceled for good and ran");
     }
     for (_, row) in world.shard.occurrences.iter() {
-        let stream = Stream { queue: super::super::QueueNo(world.shard.schedule(row.schedule).queue), lane: row.lane };
+        let stream = row.stream();
         let forgotten = world.sent_again_since.get(&stream).is_some_and(|since| row.enqueued_at < Some(*since));
         match row.state {
             State::Enqueued => assert!(forgotten || accepted.contains(&row.id), "{} is not in the queue", row.id),

@@ -1,7 +1,7 @@
 //! Does a shard keep its promises whatever happens to it? The body that the property test, the fuzz target and longer
 //! runs share.
 //!
-//! A script of bytes decides what happens: schedules come and go, time passes or stands, the queue answers, is cut off,
+//! A script of bytes decides what happens: schedules come, change and go, time passes or stands, the queue answers, is cut off,
 //! loses data, and the process dies with a part of the log. After each turn the shard's derived state must follow from
 //! its durable state; at the end every due instant of every schedule must have exactly one disposition, counted by
 //! walking the rules anew.
@@ -9,6 +9,7 @@
 mod check;
 mod queue;
 mod script;
+mod timeline;
 mod world;
 
 use std::sync::Arc;

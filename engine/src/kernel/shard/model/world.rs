@@ -16,9 +16,10 @@ use crate::kernel::{
     gate::Lsn,
     id::{OccurrenceId, ScheduleId},
     occurrence::{OccurrenceNo, State, Stream},
+    policy::Misfire,
     record::{Opened, Record},
-    schedule::{Rule, Spec},
-    shard::{Config, Shard, StreamMemory, Turn},
+    schedule::{Receipt, Rule, ScheduleState, Spec},
+    shard::{CommandError, Config, Creation, Pending, Receipted, Request, Shard, StreamMemory, Target, Turn},
     time::UnixMs,
 };
 
@@ -40,7 +41,8 @@ const TURNS: usize = 100_000;
 enum Effect {
     Start(u64),
     Created(ScheduleId),
-    Canceled(ScheduleId, Vec<OccurrenceId>),
+    Changed(ScheduleId, Receipt),
+    Canceled(ScheduleId, Receipt),
 }
 
 pub(super) struct World {
@@ -52,7 +54,10 @@ pub(super) struct World {
     pub(super) now: UnixMs,
     /// What callers were told is so.
     pub(super) created: BTreeSet<ScheduleId>,
-    pub(super) canceled: BTreeMap<ScheduleId, Vec<OccurrenceId>>,
+    pub(super) canceled: BTreeSet<ScheduleId>,
+    pub(super) versions: BTreeMap<ScheduleId, u32>,
+    /// Occurrences that receipts said will not run.
+    pub(super) called_off: BTreeSet<OccurrenceId>,
     /// What was enqueued before this is not sent again after a loss.
     pub(super) sent_again_since: BTreeMap<Stream, UnixMs>,
     time: EngineTime,
@@ -61,6 +66,7 @@ pub(super) struct World {
     memory: Vec<(Stream, StreamMemory)>,
     effects: Vec<(Lsn, Effect)>,
     ids: u8,
+    requests: u64,
     is_behind: bool,
 }
 
@@ -81,7 +87,9 @@ impl World {
             queue: ModelQueue::default(),
             now: wall,
             created: BTreeSet::new(),
-            canceled: BTreeMap::new(),
+            canceled: BTreeSet::new(),
+            versions: BTreeMap::new(),
+            called_off: BTreeSet::new(),
             sent_again_since: BTreeMap::new(),
             time: EngineTime::new(UnixMs(0), None, Reading { wall, boottime_ms: 0 }),
             wall,
@@ -89,6 +97,7 @@ impl World {
             memory: Vec::new(),
             effects: Vec::new(),
             ids: 0,
+            requests: 0,
             is_behind: false,
         };
         world.open(script);
@@ -96,7 +105,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 32 {
+        match script.byte() % 42 {
             0..=8 => self.pass(script.span_ms()),
             9..=11 => self.create(script),
             12 | 13 => self.cancel(script),
@@ -108,6 +117,10 @@ impl World {
             27 => self.queue.lose(script),
             28 => self.queue.stream_away(script),
             29 => self.complete(script),
+            31..=33 => self.update(script),
+            34 | 35 => self.pause_or_resume(script),
+            36..=38 => self.request(script),
+            39 => self.create_again(script),
             30 => self.wall = self.wall.plus(script.span_ms() - script.span_ms()),
             _ => self.crash(script),
         }
@@ -167,7 +180,11 @@ impl World {
             match effect {
                 Effect::Start(generation) => self.queue.start(generation, &self.memory, script),
                 Effect::Created(id) => drop(self.created.insert(id)),
-                Effect::Canceled(id, ids) => drop(self.canceled.insert(id, ids)),
+                Effect::Changed(id, receipt) => self.keep_receipt(id, receipt),
+                Effect::Canceled(id, receipt) => {
+                    self.canceled.insert(id);
+                    self.keep_receipt(id, receipt);
+                }
             }
         }
         self.now = self.tell_time();
@@ -244,7 +261,8 @@ impl World {
         let spec = self.draw_spec(script);
         let now = self.tell_time();
         let mut turn = Turn::default();
-        if let Ok((schedule, lsn)) = self.shard.create(id, &spec, now, &mut turn) {
+        let creation = Creation { id, spec: spec.clone(), is_keyed: false };
+        if let Ok((schedule, lsn)) = self.shard.create(&creation, now, &mut turn) {
             assert!(schedule.next.iter().all(|at| *at > now), "{spec:?} looks back from {now}");
             self.effects.push((lsn, Effect::Created(id)));
         }
@@ -270,27 +288,108 @@ impl World {
         let most = if gap_ms >= 10 * MINUTE_MS { 6 } else { 4 };
         let flexible_window_ms = if script.chance(90) { gap_ms * script.below(256) as u64 / 255 } else { 0 };
         Spec {
-            tenant: ["a", "b"][script.below(2)].into(),
             queue: ["one", "two"][script.below(2)].into(),
             name: script.chance(40).then(|| "a name".into()),
-            rule,
-            at_local: None,
             start_at: script.chance(50).then(|| self.wall.plus(script.span_ms())),
             end_at: script.chance(50).then(|| self.wall.plus(script.span_ms() + script.span_ms())),
             payload: vec![7; script.below(4)],
             flexible_window_ms,
             max_lateness_ms: lateness[script.below(most)],
+            misfire: match script.below(5) {
+                0 => Misfire::Skip,
+                1 => Misfire::CatchUp { limit: 1 + u32::try_from(script.below(4)).expect("at most 3") },
+                _ => Misfire::FireOnce,
+            },
+            ..Spec::new(["a", "b"][script.below(2)], rule)
         }
     }
 
-    fn cancel(&mut self, script: &mut Script<'_>) {
-        let id = ScheduleId([u8::try_from(script.below(usize::from(self.ids) + 1)).expect("24 ids"); 16]);
+    fn keep_receipt(&mut self, id: ScheduleId, receipt: Receipt) {
+        self.versions.insert(id, receipt.version);
+        self.called_off.extend(receipt.canceled);
+    }
+
+    fn draw_target(&self, script: &mut Script<'_>) -> Target {
+        ScheduleId([u8::try_from(script.below(usize::from(self.ids) + 1)).expect("24 ids"); 16]).into()
+    }
+
+    fn command(
+        &mut self,
+        ask: impl FnOnce(&mut Shard, UnixMs, &mut Turn) -> Result<(Receipted, Lsn), CommandError>,
+        effect: fn(ScheduleId, Receipt) -> Effect,
+    ) {
         let now = self.tell_time();
         let mut turn = Turn::default();
-        if let Some((canceled, lsn)) = self.shard.cancel(id, now, &mut turn)
-            && !turn.records.is_empty()
-        {
-            self.effects.push((lsn, Effect::Canceled(id, canceled.receipt.canceled)));
+        let answer = ask(&mut self.shard, now, &mut turn);
+        if let Ok((Receipted { schedule, receipt }, lsn)) = answer {
+            assert_eq!(schedule.version, receipt.version);
+            if !turn.records.is_empty() {
+                self.effects.push((lsn, effect(schedule.id, receipt)));
+            }
+        }
+        self.carry_out(turn);
+    }
+
+    fn cancel(&mut self, script: &mut Script<'_>) {
+        let target = self.draw_target(script);
+        self.command(|shard, now, turn| shard.cancel(&target, now, turn), Effect::Canceled);
+    }
+
+    fn update(&mut self, script: &mut Script<'_>) {
+        let target = self.draw_target(script);
+        let drawn = self.draw_spec(script);
+        let pending = if script.chance(128) { Pending::Keep } else { Pending::Cancel };
+        let Some((before, _)) = self.shard.read(&target, self.now) else { return };
+        let spec = Spec { tenant: before.spec.tenant, ..drawn };
+        let version = before.version - u32::from(script.chance(20));
+        self.command(|shard, now, turn| shard.update(&target, &spec, version, pending, now, turn), Effect::Changed);
+    }
+
+    fn pause_or_resume(&mut self, script: &mut Script<'_>) {
+        let target = self.draw_target(script);
+        if script.chance(128) {
+            self.command(|shard, now, turn| shard.pause(&target, now, turn), Effect::Changed);
+        } else {
+            self.command(|shard, now, turn| shard.resume(&target, now, turn), Effect::Changed);
+        }
+    }
+
+    /// A trigger or a backfill, sometimes under a key that was used before.
+    fn request(&mut self, script: &mut Script<'_>) {
+        let target = self.draw_target(script);
+        let is_keyed = script.chance(128);
+        self.requests += 1;
+        let key = if is_keyed { script.below(3) as u64 } else { self.requests };
+        let request = Request { discriminator: key.to_be_bytes().to_vec(), is_keyed };
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        if script.chance(128) {
+            let triggered = self.shard.trigger(&target, request, now, &mut turn);
+            assert!(triggered.is_err() || turn.records.is_empty() != triggered.is_ok_and(|(made, _)| made.is_new));
+        } else {
+            let to = now.minus(script.span_ms() / 16);
+            let window = (to.minus(1 + script.span_ms() / 16), to);
+            let asked = self.shard.backfill(&target, window, request, now, &mut turn);
+            assert!(asked.is_err() || turn.records.is_empty() != asked.is_ok_and(|(asked, _)| asked.is_new));
+        }
+        self.carry_out(turn);
+    }
+
+    /// A canceled schedule's key is used again.
+    fn create_again(&mut self, script: &mut Script<'_>) {
+        let id = self.draw_target(script).id;
+        let spec = self.draw_spec(script);
+        let before = self.shard.read(&id.into(), self.now);
+        let Some((before, _)) = before.filter(|(schedule, _)| schedule.state == ScheduleState::Canceled) else {
+            return;
+        };
+        let creation = Creation { id, spec: Spec { tenant: before.spec.tenant, ..spec }, is_keyed: true };
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        if let Ok((schedule, _)) = self.shard.create(&creation, now, &mut turn) {
+            assert!(schedule.version > before.version);
+            self.canceled.remove(&id);
+            self.effects.retain(|(_, effect)| !matches!(effect, Effect::Canceled(canceled, _) if *canceled == id));
         }
         self.carry_out(turn);
     }

@@ -1,5 +1,11 @@
 //! The handle: what an embedder and the HTTP server can ask of a running engine.
 
+mod readers;
+mod schedules;
+
+pub use readers::{HistoryFilter, Page};
+pub use schedules::{Backfilled, Described, Made, Pending, Receipted, Triggered, Update};
+
 use std::{path::Path, sync::Arc};
 
 use tokio::sync::oneshot;
@@ -9,20 +15,18 @@ use crate::{
     error::{CallError, OpenError, Refusal, RefusalCode},
     kernel::{
         calendar::{
-            CronRule, Interval, Warning,
+            Interval, Warning,
             preview::{Fire, MAX_COUNT, Preview, Previewed, Window, preview},
         },
+        changes::NewRule,
         id::ScheduleId,
-        occurrence::{HistoryItem, State},
-        resolve::{from_calendar, resolve, resolve_rule},
-        schedule::{NewRule, NewSchedule, Receipt, Rule, Schedule, Spec},
-        shard::ListingFilter,
+        resolve::{Rules, from_calendar, resolve_rule},
+        schedule::Rule,
         time::UnixMs,
     },
     shell::{
-        ask::{Ask, HistoryQuery, ReplyTo},
+        ask::{Ask, ReplyTo},
         metrics::{ClockSteps, MetricsSnapshot},
-        paging,
         status::ShardStatus,
         supervise::Running,
         worker::Worker,
@@ -33,35 +37,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Engine {
     running: Arc<Running>,
-}
-
-/// A schedule with remarks on its rule.
-#[derive(Clone, Debug)]
-pub struct Described {
-    /// The schedule; its `next` has up to five instants.
-    pub schedule: Schedule,
-    /// Remarks on the rule.
-    pub warnings: Vec<Warning>,
-}
-
-/// Which part of a history to show.
-#[derive(Clone, Debug, Default)]
-pub struct HistoryFilter {
-    /// Only in this state.
-    pub state: Option<State>,
-    /// From this `scheduled_for` on.
-    pub from: Option<UnixMs>,
-    /// Before this `scheduled_for`.
-    pub to: Option<UnixMs>,
-}
-
-/// A page of a listing.
-#[derive(Clone, Debug)]
-pub struct Page<T> {
-    /// What was found.
-    pub items: Vec<T>,
-    /// Opaque; `None` ends the listing. A page may be short while it is set.
-    pub next_cursor: Option<String>,
+    /// The only tenant that this handle sees, if it is bound to one.
+    tenant: Option<Arc<str>>,
 }
 
 /// Whether the engine can do its work.
@@ -115,8 +92,20 @@ impl Engine {
         Builder::new(dir.as_ref())
     }
 
+    /// A handle that sees and changes only what is `tenant`'s: everything else is not there for it.
+    #[must_use]
+    pub fn for_tenant(&self, tenant: &str) -> Self {
+        Self { running: Arc::clone(&self.running), tenant: Some(tenant.into()) }
+    }
+
+    /// The tenant that this handle is bound to.
+    #[must_use]
+    pub fn bound_tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
     pub(crate) fn new(running: Running) -> Self {
-        Self { running: Arc::new(running) }
+        Self { running: Arc::new(running), tenant: None }
     }
 
     /// Waits until every shard has told of itself, and an embedded queue is open: moments, and at most a few seconds.
@@ -167,94 +156,6 @@ impl Engine {
         usize::from(id.slot().shard(shards))
     }
 
-    /// Makes a schedule. It is durable when this returns.
-    ///
-    /// # Errors
-    /// A [`Refusal`] that names the field, or see [`CallError`].
-    pub async fn create(&self, new: NewSchedule) -> Result<Described, CallError> {
-        let zones = Arc::clone(&self.running.zones);
-        let now = self.now();
-        // Judging a rule may walk years of days: not on the caller's runtime.
-        let resolved = tokio::task::spawn_blocking(move || resolve(new, now, &zones)).await;
-        let spec = Box::new(resolved.map_err(|_| CallError::Stopping)??);
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|_| CallError::Overloaded)?;
-        let id = ScheduleId::from_random(bytes);
-        let schedule = self.ask(self.shard_of(id), |reply| Ask::Create { id, spec, reply }).await?;
-        Ok(self.describe(schedule))
-    }
-
-    /// Reads a schedule.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn schedule(&self, id: ScheduleId) -> Result<Described, CallError> {
-        let schedule = self.ask(self.shard_of(id), |reply| Ask::Read { id, reply }).await?;
-        Ok(self.describe(schedule))
-    }
-
-    fn describe(&self, schedule: Schedule) -> Described {
-        let warnings = self.warnings(&schedule.spec, schedule.updated_at);
-        Described { schedule, warnings }
-    }
-
-    fn warnings(&self, spec: &Spec, from: UnixMs) -> Vec<Warning> {
-        let Rule::Cron(cron) = &spec.rule else { return Vec::new() };
-        let Ok(rule) = CronRule::new(cron, &self.running.zones) else { return Vec::new() };
-        let window = Window { from, start_at: spec.start_at, end_at: spec.end_at, count: 5 };
-        preview(Previewed::Cron(&rule), &window).warnings
-    }
-
-    /// Lists schedules, in an order that is stable. `limit` is 1 to 500.
-    ///
-    /// # Errors
-    /// A cursor that is not one, or see [`CallError`].
-    pub async fn schedules(
-        &self,
-        filter: ListingFilter,
-        limit: usize,
-        cursor: Option<String>,
-    ) -> Result<Page<Schedule>, CallError> {
-        let (shard, from) = paging::listing_place(cursor.as_deref())?;
-        if shard >= self.shards() {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        }
-        let limit = limit.clamp(1, 500);
-        let page = self.ask(shard, |reply| Ask::List { filter, from, limit, reply }).await?;
-        let next = match page.next_row {
-            Some(row) => Some((shard, row)),
-            None => Some((shard + 1, 0)).filter(|(shard, _)| *shard < self.shards()),
-        };
-        Ok(Page { items: page.schedules, next_cursor: next.map(paging::listing_cursor) })
-    }
-
-    /// Ends a schedule; its history stays. Repeated: the same schedule and an empty receipt.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn cancel(&self, id: ScheduleId) -> Result<(Schedule, Receipt), CallError> {
-        let canceled = self.ask(self.shard_of(id), |reply| Ask::Cancel { id, reply }).await?;
-        Ok((canceled.schedule, canceled.receipt))
-    }
-
-    /// A schedule's history, ascending by `scheduled_for`. `limit` is 1 to 500.
-    ///
-    /// # Errors
-    /// A cursor that is not one, or see [`CallError`].
-    pub async fn occurrences(
-        &self,
-        id: ScheduleId,
-        filter: HistoryFilter,
-        limit: usize,
-        cursor: Option<String>,
-    ) -> Result<Page<HistoryItem>, CallError> {
-        let after = paging::history_place(cursor.as_deref())?;
-        let bounds = (filter.from.unwrap_or(UnixMs(i64::MIN)), filter.to.unwrap_or(UnixMs(i64::MAX)));
-        let query = HistoryQuery { id, state: filter.state, bounds, after, limit: limit.clamp(1, 500) };
-        let page = self.ask(self.shard_of(id), |reply| Ask::History { query, reply }).await?;
-        Ok(Page { items: page.items, next_cursor: page.next.map(paging::history_cursor) })
-    }
-
     /// The next `count` (1 to 10,000) instants of a rule in `[start_at, end_at)` strictly after `from` (default: now).
     ///
     /// # Errors
@@ -271,12 +172,12 @@ impl Engine {
             return Err(Refusal::new(RefusalCode::Invalid, "count", message));
         }
         let from = from.unwrap_or_else(|| self.now());
-        let (resolved, _) = resolve_rule(rule, start_at, &self.running.zones)?;
+        let (resolved, _) = resolve_rule(rule, start_at, &self.running.rules)?;
         let window = Window { from, start_at, end_at, count };
         let Preview { next, warnings, .. } = match &resolved {
             Rule::Cron(cron) => {
-                let rule = CronRule::new(cron, &self.running.zones)
-                    .map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?;
+                let rule = self.running.rules.cron(cron);
+                let rule = rule.map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?;
                 preview(Previewed::Cron(&rule), &window)
             }
             Rule::Every { every_ms, anchor } => {
@@ -285,7 +186,7 @@ impl Engine {
             }
             Rule::At(at) => preview(Previewed::At(*at), &window),
         };
-        Ok(Forecast { next, warnings, tz_release: self.running.zones.release().to_owned() })
+        Ok(Forecast { next, warnings, tz_release: self.running.rules.zones().release().to_owned() })
     }
 
     /// Takes occurrences of `queue` in process.
@@ -325,7 +226,7 @@ impl Engine {
             live: reasons.is_empty(),
             reasons,
             version: env!("CARGO_PKG_VERSION"),
-            tz_release: self.running.zones.release().to_owned(),
+            tz_release: self.running.rules.zones().release().to_owned(),
             shards: u16::try_from(self.shards()).unwrap_or(u16::MAX),
             rehearsal: self.running.clock.is_rehearsal(),
         }

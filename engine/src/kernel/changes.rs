@@ -1,0 +1,217 @@
+//! What a call says of a schedule: everything may be left out. A create puts it onto the defaults, an update onto the
+//! schedule as it stands, and a repeated create compares it with that.
+
+use std::time::Duration;
+
+use super::{
+    calendar::{CronError, CronRule, CronSpec, Gap, LocalFold},
+    policy::{Effect, Misfire, Overlap, Retry},
+    time::UnixMs,
+};
+
+/// A rule as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewRule {
+    /// Cron in a zone.
+    Cron(CronSpec),
+    /// A grid; `anchor` defaults to the one the schedule has, else to `start_at`, else to the time of creation.
+    Every {
+        /// 1 s to 366 days.
+        every: Duration,
+        /// An instant of the grid.
+        anchor: Option<UnixMs>,
+    },
+    /// One instant.
+    At(UnixMs),
+    /// One wall time.
+    AtLocal {
+        /// `2026-11-01T01:30:00`.
+        local: String,
+        /// The IANA zone.
+        zone: String,
+        /// Which reading of a repeated wall time is meant.
+        fold: Option<LocalFold>,
+        /// What to do about a missing wall time.
+        gap: Option<Gap>,
+    },
+}
+
+/// What is said of a schedule; `None` is what is left as it is. Where a value may itself be absent, `Some(None)` says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Where its occurrences go. A new schedule's is `default`.
+    pub queue: Option<String>,
+    /// For people. A new schedule has none.
+    pub name: Option<Option<String>>,
+    /// When it fires; replaced as a whole.
+    pub rule: Option<NewRule>,
+    /// Instants before this are not the schedule's. A new schedule has no such bound.
+    pub start_at: Option<Option<UnixMs>>,
+    /// Instants from this on are not the schedule's. A new schedule has no such bound.
+    pub end_at: Option<Option<UnixMs>>,
+    /// Opaque bytes for the handler, at most 64 KiB. A new schedule's are none.
+    pub payload: Option<Vec<u8>>,
+    /// What becomes of missed instants. A new schedule's is [`Misfire::FireOnce`].
+    pub misfire: Option<MisfireChange>,
+    /// An instant later than this when it could enter the queue is a misfire. A new schedule's is 60 s.
+    pub max_lateness: Option<Duration>,
+    /// What becomes of an occurrence while another runs. A new schedule's is [`Overlap::Allow`].
+    pub overlap: Option<Overlap>,
+    /// Spreads `available_at` over this long after each instant, at most 24 h. A new schedule has none.
+    pub flexible_window: Option<Option<Duration>>,
+    /// How failed attempts are repeated. A new schedule's is [`Retry::default`].
+    pub retry: Option<RetryChanges>,
+    /// Whether running twice does harm. A new schedule's is [`Effect::Idempotent`].
+    pub effect: Option<Effect>,
+    /// Who decides about what is held. A new schedule has none.
+    pub review_owner: Option<Option<String>>,
+}
+
+/// What is said of the misfire policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MisfireChange {
+    /// This policy.
+    Policy(Misfire),
+    /// The policy stays `CATCH_UP` and admits this many.
+    Limit(u32),
+}
+
+/// What is said of retries, field by field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryChanges {
+    /// Attempts in all.
+    pub max_attempts: Option<u32>,
+    /// The largest back-off before the second attempt.
+    pub base: Option<Duration>,
+    /// The largest back-off of all.
+    pub cap: Option<Duration>,
+    /// No attempt begins later than this after `available_at`.
+    pub deadline: Option<Option<Duration>>,
+    /// At most this many retries of the schedule under way.
+    pub budget: Option<Option<u32>>,
+}
+
+impl RetryChanges {
+    /// Every field back to its default.
+    #[must_use]
+    pub const fn reset() -> Self {
+        let default = Retry { max_attempts: 5, base_ms: 1_000, cap_ms: 600_000, deadline_ms: None, budget: None };
+        Self {
+            max_attempts: Some(default.max_attempts),
+            base: Some(Duration::from_millis(default.base_ms)),
+            cap: Some(Duration::from_millis(default.cap_ms)),
+            deadline: Some(None),
+            budget: Some(None),
+        }
+    }
+}
+
+/// A schedule to be made: whose it is, when it fires, and whatever is not to have its default.
+#[derive(Clone, Debug)]
+pub struct NewSchedule {
+    /// Whose it is. Default `default`.
+    pub tenant: String,
+    /// When it fires.
+    pub rule: NewRule,
+    /// Everything else; a rule in here is ignored.
+    pub rest: Changes,
+}
+
+impl NewSchedule {
+    /// A schedule with this rule and every default.
+    #[must_use]
+    pub fn new(rule: NewRule) -> Self {
+        Self { tenant: "default".into(), rule, rest: Changes::default() }
+    }
+
+    /// Fires when `expr` (5 fields, or 6 with seconds first) matches the wall clock of `zone`.
+    ///
+    /// # Errors
+    /// An expression that is not cron, naming field, value and remedy. The zone is checked when the schedule is made.
+    pub fn cron(expr: &str, zone: &str) -> Result<Self, CronError> {
+        CronRule::check(expr)?;
+        Ok(Self::new(NewRule::Cron(CronSpec::new(expr, zone))))
+    }
+
+    /// Fires every `every` of elapsed time, counted from its creation.
+    #[must_use]
+    pub fn every(every: Duration) -> Self {
+        Self::new(NewRule::Every { every, anchor: None })
+    }
+
+    /// Fires once.
+    #[must_use]
+    pub fn at(at: UnixMs) -> Self {
+        Self::new(NewRule::At(at))
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Where its occurrences go.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.rest.queue = Some(queue.into());
+        self
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.rest.name = Some(Some(name.into()));
+        self
+    }
+
+    /// Opaque bytes for the handler.
+    #[must_use]
+    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
+        self.rest.payload = Some(payload.into());
+        self
+    }
+
+    /// Instants before `at` are not the schedule's.
+    #[must_use]
+    pub fn start_at(mut self, at: UnixMs) -> Self {
+        self.rest.start_at = Some(Some(at));
+        self
+    }
+
+    /// Instants from `at` on are not the schedule's.
+    #[must_use]
+    pub fn end_at(mut self, at: UnixMs) -> Self {
+        self.rest.end_at = Some(Some(at));
+        self
+    }
+
+    /// Spreads `available_at` over `window` after each instant.
+    #[must_use]
+    pub fn flexible_window(mut self, window: Duration) -> Self {
+        self.rest.flexible_window = Some(Some(window));
+        self
+    }
+
+    /// What becomes of missed instants.
+    #[must_use]
+    pub fn misfire(mut self, misfire: Misfire) -> Self {
+        self.rest.misfire = Some(MisfireChange::Policy(misfire));
+        self
+    }
+
+    /// An instant later than this is a misfire.
+    #[must_use]
+    pub fn max_lateness(mut self, lateness: Duration) -> Self {
+        self.rest.max_lateness = Some(lateness);
+        self
+    }
+
+    /// What becomes of an occurrence while another of the schedule runs.
+    #[must_use]
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.rest.overlap = Some(overlap);
+        self
+    }
+}
