@@ -5,6 +5,7 @@
 mod calendar;
 mod demo;
 mod embedded;
+mod examples;
 mod http;
 mod ids;
 mod kills;
