@@ -14,5 +14,6 @@ pub mod refusal;
 pub mod resolve;
 pub mod schedule;
 pub mod shard;
+pub mod tenant;
 pub mod time;
 pub mod wheel;

@@ -25,6 +25,7 @@ mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
 mod server;
+mod settings;
 #[cfg(feature = "redis")]
 mod streams;
 #[cfg(feature = "redis")]

@@ -59,10 +59,12 @@ impl Shard {
             Record::TenantNamed(named) => {
                 self.check(self.tenants.number(&named.name).is_none(), || format!("tenant {:?} again", named.name))?;
                 self.tenants.push(&named.name);
+                self.settings.add_tenant();
             }
             Record::QueueNamed(named) => {
                 self.check(self.queues.number(&named.name).is_none(), || format!("queue {:?} again", named.name))?;
                 self.queues.push(&named.name);
+                self.settings.add_queue();
                 self.streams.extend([StreamMemory::default(); 3]);
             }
             Record::ScheduleCreated(created) => self.apply_created(created)?,
@@ -78,6 +80,8 @@ impl Shard {
             Record::Triggered(triggered) => self.apply_triggered(triggered)?,
             Record::BackfillRequested(asked) => self.apply_backfill(asked)?,
             Record::BackfillExpanded(expanded) => self.apply_expanded(expanded)?,
+            Record::TenantSet(set) => self.apply_tenant_set(set)?,
+            Record::QueueSet(set) => self.apply_queue_set(set)?,
         }
         Ok(())
     }

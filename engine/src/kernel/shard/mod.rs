@@ -11,6 +11,7 @@
 
 mod apply;
 mod apply_schedule;
+mod backlog;
 mod by_id;
 mod commands;
 mod dispatch;
@@ -26,6 +27,7 @@ mod plan;
 mod release;
 mod requests;
 mod schedules;
+mod settings;
 mod shared;
 mod turn;
 mod versions;
@@ -36,6 +38,7 @@ use std::{
 };
 
 pub use apply::Inconsistent;
+pub use backlog::{AGES_MS, DueBacklog};
 pub use commands::{CommandError, Creation, Target};
 pub use history::HistoryPage;
 pub use listing::{ListingFilter, ListingPage};
@@ -46,6 +49,7 @@ pub use versions::{Pending, Receipted};
 use occurrences::Occurrences;
 use requests::{AnsweredRequests, BackfillJob};
 use schedules::{ScheduleRow, Schedules, Superseded};
+use settings::Settings;
 use shared::SharedPolicies;
 
 use super::{
@@ -146,6 +150,7 @@ pub struct Shard {
     calendar: Calendar,
     tenants: Names,
     queues: Names,
+    settings: Settings,
     schedules: Schedules,
     policies: SharedPolicies,
     /// Versions that another one took the place of and that occurrences in the table still name.
@@ -201,6 +206,7 @@ impl Shard {
             calendar: Calendar::new(zones),
             tenants: Names::default(),
             queues: Names::default(),
+            settings: Settings::default(),
             schedules: Schedules::default(),
             policies: SharedPolicies::default(),
             superseded: BTreeMap::new(),
