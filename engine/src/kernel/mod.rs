@@ -8,6 +8,7 @@ pub mod gate;
 pub mod id;
 mod names;
 pub mod occurrence;
+pub mod permits;
 pub mod policy;
 pub mod record;
 pub mod refusal;

@@ -168,9 +168,9 @@ impl Shard {
 
     /// The queue's acceptance; for what was accepted before, only the new place is noted.
     fn enqueue(&mut self, number: OccurrenceNo, entry: EntryId, at: UnixMs) {
+        self.occurrences.hold(number, Holder::Nobody);
         let Some(row) = self.occurrences.row_mut(number) else { return };
         row.entry = Some(entry);
-        row.holder = Holder::Nobody;
         if row.state != State::Scheduled {
             return;
         }
@@ -194,9 +194,9 @@ impl Shard {
             && row.state == State::Enqueued
         {
             row.state = State::Succeeded;
-            // If it was to be sent again, it need not be.
-            row.holder = Holder::Nobody;
             let schedule = row.schedule;
+            // If it was to be sent again, it need not be.
+            self.occurrences.hold(number, Holder::Nobody);
             self.touch(schedule)?;
             if !self.config.final_when_enqueued {
                 self.end(number);

@@ -46,13 +46,47 @@ impl Shard {
     /// What is available by `now` and not handed over.
     #[must_use]
     pub fn backlog(&self, now: UnixMs) -> DueBacklog {
-        let (_, oldest) = self.due_backlog(now);
-        let mut backlog = DueBacklog { oldest, ..DueBacklog::default() };
-        for (at, group) in self.outbox.range(..=now) {
-            backlog.count(Lane::Strict, now.since(*at), group.numbers.len() - group.done);
+        let mut backlog = DueBacklog { oldest: self.oldest_due(now), ..DueBacklog::default() };
+        let outbox = self.outbox.due(now);
+        for (lane, at, count) in outbox.chain(self.due.by_at()).chain(self.catch_up.by_at()) {
+            backlog.count(lane, now.since(at), count);
         }
-        backlog.count(Lane::CatchUp, 0, self.line.len());
+        // One answers for all: what is sent again, or waits for its stream, came to wait at one moment.
+        let resends = self.resends.front().map(|(_, number)| (*number, self.resends.len()));
+        let withheld = self.withheld.first().map(|number| (*number, self.withheld.len()));
+        for (number, count) in [resends, withheld].into_iter().flatten() {
+            let row = self.occurrences.row(number);
+            let (lane, at) = row.map_or((Lane::Strict, now), |row| (row.lane, row.available_at));
+            backlog.count(lane, now.since(at), count);
+        }
         backlog
+    }
+
+    /// How many occurrences wait to be handed over.
+    #[must_use]
+    pub fn outbox_len(&self) -> usize {
+        self.outbox.len() + self.due.len() + self.catch_up.len() + self.resends.len() + self.withheld.len()
+    }
+
+    /// How many occurrences are available by `now` and not handed over, and since when the oldest has been.
+    #[must_use]
+    pub fn due_backlog(&self, now: UnixMs) -> (usize, Option<UnixMs>) {
+        let backlog = self.backlog(now);
+        (usize::try_from(backlog.len()).unwrap_or(usize::MAX), backlog.oldest)
+    }
+
+    fn oldest_due(&self, now: UnixMs) -> Option<UnixMs> {
+        let lines = [self.outbox.next_at(), self.due.oldest(), self.catch_up.oldest()];
+        let numbers = self.resends.front().map(|(_, number)| number).into_iter().chain(self.withheld.first());
+        let numbers = numbers.filter_map(|number| self.occurrences.row(*number)).map(|row| row.available_at);
+        let parked = self.parked.front().and_then(|schedule| self.schedule(*schedule).next);
+        lines.into_iter().flatten().chain(numbers).chain(parked).min().filter(|at| *at <= now)
+    }
+
+    /// How often each tenant's due line, and its catch-up lines, had to wait for the rate.
+    pub fn throttled(&self) -> impl Iterator<Item = (&str, [u64; 2])> {
+        let named = (0..).map_while(|number| self.tenants.name(number)).zip(&self.throttled);
+        named.filter(|(_, counts)| **counts != [0; 2]).map(|(name, counts)| (&**name, *counts))
     }
 }
 
