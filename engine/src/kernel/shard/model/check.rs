@@ -30,9 +30,13 @@ pub(super) fn turn(world: &World, turn: &Turn) {
         assert!(is_judged || lateness_ms.cast_unsigned() <= allowed_ms, "{} is {lateness_ms} ms late", row.id);
         assert!(matches!(row.state, State::Scheduled | State::Enqueued) && row.holder == Holder::Queue, "{row:?}");
     }
-    for record in &turn.records {
+    for (record, later) in turn.records.iter().zip(1..) {
         if let Record::Misfired(misfired) = record {
-            check_misfire(world, misfired);
+            let is_old = |record: &Record| matches!(record, Record::Updated(up) if up.schedule == misfired.schedule);
+            // An update that keeps what is due has it judged first, and what it was judged by may be gone.
+            if !turn.records[later..].iter().any(is_old) {
+                check_misfire(world, misfired);
+            }
         }
     }
 }
@@ -48,7 +52,6 @@ fn check_misfire(world: &World, misfired: &Misfired) {
     let missed = one_by_one.iter().map(|row| row.scheduled_for).chain(range.map(|(_, last)| last));
     let last_missed = missed.max();
     assert!(last_missed < admitted.first().copied().or(Some(UnixMs::MAX)), "the latest are admitted: {misfired:?}");
-    // An update comes between the decision and this look only where nothing was owed without an occurrence.
     let version = one_by_one.first().map_or(schedule.version, |row| row.version);
     let policies = shard.policies_of(misfired.schedule, version);
     match policies.misfire {

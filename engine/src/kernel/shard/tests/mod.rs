@@ -7,7 +7,10 @@ mod flow;
 mod missed;
 mod nights;
 mod odd_logs;
+mod policies;
+mod requests;
 mod rig;
+mod versions;
 
 use std::sync::{Arc, LazyLock};
 
