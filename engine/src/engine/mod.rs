@@ -2,9 +2,11 @@
 
 mod readers;
 mod schedules;
+mod settings;
 
 pub use readers::{HistoryFilter, Page};
 pub use schedules::{Backfilled, Described, Made, Pending, Receipted, Triggered, Update};
+pub use settings::{Backlog, BacklogBucket, QueueSettings, Quotas, TenantSettings};
 
 use std::{path::Path, sync::Arc};
 

@@ -12,6 +12,7 @@ use crate::{
         occurrence::{Occurrence, OccurrenceNo, State},
         schedule::{Schedule, Spec},
         shard::{Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target, Triggered},
+        tenant::{QueueSettings, Revised, TenantSettings},
         time::UnixMs,
     },
 };
@@ -96,6 +97,16 @@ pub(crate) enum Ask {
     },
     Complete {
         number: OccurrenceNo,
+        reply: ReplyTo<()>,
+    },
+    SetTenant {
+        name: Arc<str>,
+        set: Revised<TenantSettings>,
+        reply: ReplyTo<()>,
+    },
+    SetQueue {
+        name: Arc<str>,
+        set: Revised<QueueSettings>,
         reply: ReplyTo<()>,
     },
     Stop {

@@ -4,8 +4,10 @@ pub(crate) mod ask;
 pub mod clock;
 mod directory;
 mod journal;
+pub(crate) mod ledger;
 pub mod local_queue;
 pub mod metrics;
+mod pace;
 pub(crate) mod paging;
 pub mod queue;
 #[cfg(feature = "redis")]

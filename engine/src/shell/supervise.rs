@@ -17,6 +17,7 @@ use super::{
     clock::{Clock, boot_id},
     directory::Directory,
     journal::Journal,
+    ledger::Ledger,
     local_queue::LocalQueue,
     rule_cache::RuleCache,
     shard_actor::{Backend, Parts, ShardActor},
@@ -66,6 +67,7 @@ pub(crate) struct Running {
     pub(crate) clock: Arc<Clock>,
     pub(crate) rules: RuleCache,
     pub(crate) is_local: bool,
+    pub(crate) ledger: Arc<Ledger>,
     system: Mutex<Option<(System, JoinHandle<()>, Directory)>>,
 }
 
@@ -81,7 +83,9 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
         .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
     let (parts, logs) = open_shards(&settings, &directory, owner, &arrivals)?.into_iter().unzip();
     directory.bind_logs(logs)?;
-    let parts: Vec<Parts> = parts;
+    let mut parts: Vec<Parts> = parts;
+    let ledger = Arc::new(Ledger::default());
+    agree(&mut parts, &ledger);
     let statuses = parts.iter().map(|parts| parts.status.clone()).collect();
     let ((system, thread), shards) = start_system(parts)?;
     Ok(Running {
@@ -91,6 +95,7 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
         clock: settings.clock,
         rules: RuleCache::new(settings.zones),
         is_local: matches!(settings.queue, QueueChoice::Local),
+        ledger,
         system: Mutex::new(Some((system, thread, directory))),
     })
 }
@@ -170,6 +175,27 @@ fn open_shard(
         mailbox: settings.mailbox,
     };
     Ok((parts, recovered.log_id))
+}
+
+/// What was set for tenants and queues may have reached only some shards when the process died: the highest revision
+/// holds, and is written where it is missing.
+fn agree(parts: &mut [Parts], ledger: &Ledger) {
+    for Parts { shard, .. } in &*parts {
+        for (name, set) in shard.tenants_set() {
+            ledger.tenant(name).set(set);
+        }
+        for (name, set) in shard.queues_set() {
+            ledger.queue(name).set(set);
+        }
+    }
+    for Parts { shard, opening, time, .. } in parts {
+        for (name, set) in ledger.tenants_set() {
+            shard.set_tenant(&name, set, time.now(), opening);
+        }
+        for (name, set) in ledger.queues_set() {
+            shard.set_queue(&name, set, time.now(), opening);
+        }
+    }
 }
 
 /// What the last opening read, if the machine has not been booted since and the clock is the world's.

@@ -127,7 +127,7 @@ impl Shard {
         if first.is_some() { Ok(()) } else { Err(no_instant(spec, now)) }
     }
 
-    fn tenant_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
+    pub(super) fn tenant_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
         if let Some(number) = self.tenants.number(name) {
             return number;
         }
@@ -136,7 +136,7 @@ impl Shard {
         number
     }
 
-    fn queue_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
+    pub(super) fn queue_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
         if let Some(number) = self.queues.number(name) {
             return number;
         }

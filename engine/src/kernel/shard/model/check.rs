@@ -1,6 +1,6 @@
 //! The promises, checked from the outside and from first principles.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{timeline, world::World};
 use crate::kernel::{
@@ -85,23 +85,33 @@ pub(super) fn derived_state(world: &World) {
     }
     assert_eq!(by_state, shard.schedules_by_state());
     assert!(shard.parked.len() <= shard.schedules.end() as usize, "parked twice: {:?}", shard.parked);
-    let mut outbox: BTreeMap<OccurrenceNo, UnixMs> = BTreeMap::new();
-    for (at, group) in &shard.outbox {
-        outbox.extend(group.numbers[group.done..].iter().map(|number| (*number, *at)));
-    }
-    assert_eq!(shard.outbox_len, shard.outbox.values().map(|group| group.numbers.len() - group.done).sum::<usize>());
+    shard.due.assert_consistent();
+    shard.catch_up.assert_consistent();
+    assert_eq!(shard.outbox.len(), shard.outbox.iter().count());
+    let due = shard.due.iter().map(|(draw, at, number)| (draw.tenant(), at, number));
+    let outbox: BTreeSet<(u32, UnixMs, OccurrenceNo)> = shard.outbox.iter().chain(due).collect();
+    let resends = shard.resends.iter().map(|(_, number)| *number);
+    let lines: BTreeSet<OccurrenceNo> = shard.catch_up.iter().map(|(_, _, number)| number).chain(resends).collect();
+    let mut handed_over = [0; Lane::ALL.len()];
     for (number, row) in shard.occurrences.iter() {
         match row.holder {
             Holder::Nobody => assert_ne!(row.state, State::Scheduled, "{} is nowhere", row.id),
-            Holder::Outbox => assert_eq!(outbox.get(&number), Some(&row.available_at)),
-            Holder::Line => assert!(shard.line.iter().any(|(_, waiting)| *waiting == number)),
+            Holder::Outbox => assert!(outbox.contains(&(row.tenant, row.available_at, number)), "{row:?}"),
+            Holder::Line => assert!(lines.contains(&number), "{row:?}"),
             Holder::Withheld => assert!(shard.withheld.contains(&number)),
             Holder::Queue => {
+                handed_over[row.lane as usize] += 1;
                 let is_over = !matches!(row.state, State::Scheduled | State::Enqueued);
                 assert!(is_over || world.queue.owes(number), "{} was handed over and forgotten", row.id);
             }
         }
     }
+    assert_eq!(handed_over, shard.occurrences.handed_over());
+    let window = shard.config.window;
+    assert!(handed_over.iter().sum::<usize>() <= window, "{handed_over:?} is more than {window}");
+    let catch_up = (window / 4).max(1);
+    let sends_again = !world.config.final_when_enqueued || !world.sent_again_since.is_empty();
+    assert!(handed_over[Lane::CatchUp as usize] <= catch_up || sends_again, "{handed_over:?} of {catch_up}");
 }
 
 /// A history is in order, whole, and leads both ways.

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use super::{
     check,
+    permits::Scripted,
     queue::{ModelQueue, Said},
     script::Script,
 };
@@ -48,6 +49,7 @@ enum Effect {
 pub(super) struct World {
     pub(super) zones: Arc<ZoneSet>,
     pub(super) config: Config,
+    pub(super) permits: Scripted,
     pub(super) shard: Shard,
     pub(super) log: Vec<(u8, Vec<u8>)>,
     pub(super) queue: ModelQueue,
@@ -76,11 +78,14 @@ impl World {
             final_when_enqueued: script.chance(170),
             turn_limit: 1 + script.below(40),
             live_limit: if script.chance(60) { 1 + script.below(60) } else { 100_000 },
+            window: if script.chance(60) { 1 + script.below(20) } else { 100_000 },
             ..Config::default()
         };
         let wall = STARTS[script.below(STARTS.len())];
+        let permits = Scripted::new(script);
         let mut world = Self {
-            shard: Shard::new(config.clone(), Arc::clone(zones)),
+            shard: Shard::new(config.clone(), Arc::clone(zones)).with_permits(Box::new(permits.afresh())),
+            permits,
             zones: Arc::clone(zones),
             config,
             log: Vec::new(),
@@ -133,6 +138,7 @@ impl World {
     /// Everything answers, everything becomes durable, time passes: nothing may be left undecided.
     pub(super) fn settle(&mut self) {
         let script = &mut Script::new(&[]);
+        self.permits.told().is_lifted.store(true, Relaxed);
         for _ in 0..6 {
             self.pass(30_000);
             self.work_off(script, TURNS);
@@ -429,7 +435,7 @@ impl World {
         self.effects.clear();
         self.queue.crash(self.config.final_when_enqueued, script);
         self.pass(script.span_ms());
-        self.shard = check::replayed(self);
+        self.shard = check::replayed(self).with_permits(Box::new(self.permits.afresh()));
         check::promises(self);
         self.open(script);
     }
