@@ -130,7 +130,9 @@ fn a_history_has_occurrences_and_ranges_without_an_id() {
         enqueued_at: Some(UnixMs(1_501)),
         state: State::Enqueued,
         reason: None,
+        holds: Vec::new(),
         attempt_count: 0,
+        attempts: Vec::new(),
     };
     let missed =
         InstantRange { disposition: RangeDisposition::Missed, first: UnixMs(0), last: UnixMs(999), count: None };

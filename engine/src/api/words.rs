@@ -41,8 +41,13 @@ pub(crate) const EFFECT: Words<Effect> =
 pub(crate) const OCCURRENCE_STATE: Words<State> = &[
     (State::Scheduled.as_str(), State::Scheduled),
     (State::Enqueued.as_str(), State::Enqueued),
+    (State::Running.as_str(), State::Running),
+    (State::RetryWait.as_str(), State::RetryWait),
     (State::Succeeded.as_str(), State::Succeeded),
+    (State::Dead.as_str(), State::Dead),
+    (State::Held.as_str(), State::Held),
     (State::Missed.as_str(), State::Missed),
+    (State::SkippedOverlap.as_str(), State::SkippedOverlap),
     (State::Canceled.as_str(), State::Canceled),
 ];
 

@@ -87,7 +87,7 @@ pub struct RetryChanges {
     pub cap: Option<Duration>,
     /// No attempt begins later than this after `available_at`.
     pub deadline: Option<Option<Duration>>,
-    /// At most this many retries of the schedule under way.
+    /// At most this many retries of the schedule a UTC day.
     pub budget: Option<Option<u32>>,
 }
 

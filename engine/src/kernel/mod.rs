@@ -1,9 +1,11 @@
 //! Everything that decides: no IO, no clock, no await, no randomness, no iteration over hash maps.
 
+pub mod attempt;
 pub mod calendar;
 pub mod changes;
 mod codec;
 pub mod engine_time;
+pub mod evidence;
 pub mod gate;
 pub mod id;
 pub mod lease;
@@ -16,6 +18,7 @@ pub mod record;
 pub mod refusal;
 pub mod resolve;
 pub mod retry;
+mod run_record;
 pub mod schedule;
 pub mod shard;
 pub mod tenant;

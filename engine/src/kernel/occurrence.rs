@@ -1,6 +1,8 @@
 //! One definite scheduled instant of one schedule version: its states, its lane, and what a queue is told of it.
 
 use super::{
+    attempt::{Attempt, Death},
+    evidence::HoldReason,
     id::{Kind, OccurrenceId, ScheduleId},
     schedule::InstantRange,
     time::UnixMs,
@@ -70,25 +72,54 @@ impl std::fmt::Display for EntryId {
 pub enum State {
     /// Materialised; the clock moves it on when it is available.
     Scheduled,
-    /// The queue has it; a worker moves it on.
+    /// The queue has it; a worker's claim moves it on. On an untracked queue this is the end.
     Enqueued,
+    /// A worker holds its lease; the worker or the lease's end moves it on.
+    Running,
+    /// An attempt failed; elapsed time moves it on.
+    RetryWait,
     /// A worker completed it.
     Succeeded,
+    /// No attempt is left; a replay moves it on.
+    Dead,
+    /// Nobody can say that running it is safe; a person moves it on.
+    Held,
     /// The misfire policy did not admit it.
     Missed,
-    /// A user's call reached it before it ran.
+    /// The overlap policy did not admit it.
+    SkippedOverlap,
+    /// A user's call reached it before it succeeded.
     Canceled,
 }
 
 impl State {
+    /// All states.
+    pub const ALL: [Self; 10] = [
+        Self::Scheduled,
+        Self::Enqueued,
+        Self::Running,
+        Self::RetryWait,
+        Self::Succeeded,
+        Self::Dead,
+        Self::Held,
+        Self::Missed,
+        Self::SkippedOverlap,
+        Self::Canceled,
+    ];
+
     /// The word users see.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "SCHEDULED",
             Self::Enqueued => "ENQUEUED",
+            Self::Running => "RUNNING",
+            Self::RetryWait => "RETRY_WAIT",
             Self::Succeeded => "SUCCEEDED",
+            Self::Dead => "DEAD",
+            Self::Held => "HELD",
             Self::Missed => "MISSED",
+            Self::SkippedOverlap => "SKIPPED_OVERLAP",
             Self::Canceled => "CANCELED",
         }
     }
@@ -103,6 +134,14 @@ pub enum Reason {
     Paused,
     /// Its schedule was deleted.
     Canceled,
+    /// SCHEDULED: it waits until a run of its schedule ends.
+    Waiting,
+    /// SCHEDULED: it waits until its tenant may run one more.
+    TenantConcurrency,
+    /// Why it is DEAD.
+    Dead(Death),
+    /// The first of the reasons for which it is HELD.
+    Held(HoldReason),
 }
 
 impl Reason {
@@ -113,6 +152,10 @@ impl Reason {
             Self::Superseded => "superseded",
             Self::Paused => "paused",
             Self::Canceled => "canceled",
+            Self::Waiting => "waiting",
+            Self::TenantConcurrency => "tenant_concurrency",
+            Self::Dead(death) => death.as_str(),
+            Self::Held(hold) => hold.as_str(),
         }
     }
 }
@@ -144,8 +187,12 @@ pub struct Occurrence {
     pub state: State,
     /// Why, where the state alone does not say.
     pub reason: Option<Reason>,
+    /// Why it is HELD, all of it.
+    pub holds: Vec<HoldReason>,
     /// How many attempts were made.
     pub attempt_count: u32,
+    /// The latest of them, oldest first.
+    pub attempts: Vec<Attempt>,
 }
 
 /// One line of a schedule's history: an occurrence, or a range of instants that got none.

@@ -60,6 +60,30 @@ pub trait Permits: Send {
 
     /// The tenant has so many more schedules that count than when it was told last, or fewer.
     fn schedules_changed(&mut self, tenant: u32, by: i64);
+
+    /// Takes one of the tenant's permits to run; `false`: as many run as may.
+    fn take_run(&mut self, _tenant: u32) -> bool {
+        true
+    }
+
+    /// A run that the log holds goes on after an opening, whether or not the tenant may have it.
+    fn count_run(&mut self, _tenant: u32) {}
+
+    /// A run is over: its permit goes back.
+    fn run_ended(&mut self, _tenant: u32) {}
+
+    /// How many runs more the tenant may begin at the moment, as far as this shard knows.
+    fn run_room(&self, _tenant: u32) -> usize {
+        usize::MAX
+    }
+
+    /// Takes one of the tenant's retries of the UTC day that `now` lies in; `false`: all were made.
+    fn take_retry(&mut self, _tenant: u32, _now: UnixMs) -> bool {
+        true
+    }
+
+    /// The log holds so many retries of that UTC day (counted from 1970), told at an opening.
+    fn count_retries(&mut self, _tenant: u32, _day: i64, _retries: u32) {}
 }
 
 /// Nothing is limited.

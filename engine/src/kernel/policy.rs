@@ -69,7 +69,7 @@ pub struct Retry {
     pub cap_ms: u64,
     /// No attempt begins later than this after `available_at`.
     pub deadline_ms: Option<u64>,
-    /// At most this many retries of the schedule may be under way.
+    /// At most this many retries of the schedule a UTC day.
     pub budget: Option<u32>,
 }
 

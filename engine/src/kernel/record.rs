@@ -7,6 +7,9 @@
 
 use bincode::{Decode, Encode};
 
+pub use super::run_record::{
+    Claimed, Died, Held, LateResult, Replayed, Resolved, RunFailed, RunsSucceeded, Settled, Skipped, Then, Waited,
+};
 use super::{
     codec::{self, Undecodable},
     policy::{Effect, Misfire, Overlap, Retry},
@@ -54,6 +57,30 @@ pub enum Record {
     TenantSet(TenantSet),
     /// A user set what holds for a queue.
     QueueSet(QueueSet),
+    /// Introduces the next worker number.
+    WorkerNamed(Named),
+    /// A worker was granted leases.
+    Claimed(Claimed),
+    /// Workers completed what they had claimed.
+    RunsSucceeded(RunsSucceeded),
+    /// An attempt did not succeed.
+    RunFailed(RunFailed),
+    /// An occurrence waits in the shard.
+    Waited(Waited),
+    /// The overlap policy did not admit an occurrence.
+    Skipped(Skipped),
+    /// A deadline was over before an attempt could begin.
+    Died(Died),
+    /// The evidence did not allow an occurrence to run.
+    Held(Held),
+    /// A person gave a DEAD occurrence its attempts anew.
+    Replayed(Replayed),
+    /// A person decided about a HELD occurrence.
+    Resolved(Resolved),
+    /// Consumers acknowledged what was never claimed.
+    Settled(Settled),
+    /// A worker answered too late.
+    LateResult(LateResult),
 }
 
 /// The shard was opened.
@@ -178,11 +205,12 @@ pub struct LocalBody {
     pub shift: bool,
 }
 
-/// What a call ends of a schedule's pending work.
+/// What a call ends of a schedule's pending work: what is SCHEDULED and not named here; of what a queue follows to its
+/// end also what is ENQUEUED or in RETRY_WAIT, and what is RUNNING is called off, unless the call keeps what is due.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Closing {
-    /// SCHEDULED occurrences that stay, in runs as in [`Enqueued::runs`]: the queue has them, or the call keeps what is
-    /// due. Every other one is canceled.
+    /// SCHEDULED occurrences that stay, in runs as in [`Enqueued::runs`]: an untracked queue has them, or the call keeps
+    /// what is due. Every other one is canceled.
     pub kept: Vec<(u64, u64)>,
     /// Instants that were due and not materialised.
     pub due: Option<RangeBody>,
@@ -325,7 +353,7 @@ pub struct Enqueued {
     pub runs: Vec<(u64, u64)>,
 }
 
-/// A worker completed an occurrence.
+/// A worker of the engine's own process completed an occurrence that it had taken without a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Completed {
     /// The occurrence.
@@ -413,6 +441,18 @@ kinds! {
     17 => BackfillExpanded(BackfillExpanded),
     18 => TenantSet(TenantSet),
     19 => QueueSet(QueueSet),
+    20 => WorkerNamed(Named),
+    21 => Claimed(Claimed),
+    22 => RunsSucceeded(RunsSucceeded),
+    23 => RunFailed(RunFailed),
+    24 => Waited(Waited),
+    25 => Skipped(Skipped),
+    26 => Died(Died),
+    27 => Held(Held),
+    28 => Replayed(Replayed),
+    29 => Resolved(Resolved),
+    30 => Settled(Settled),
+    31 => LateResult(LateResult),
 }
 
 /// A log record that this engine cannot act on.

@@ -24,7 +24,7 @@ pub struct Quotas {
     pub concurrent_runs: Option<u32>,
     /// Releases a second of what was admitted late or backfilled; 1,000 unless set.
     pub catch_up_per_second: Option<u32>,
-    /// Retries under way at a time.
+    /// Retries a UTC day.
     pub retry_budget: Option<u32>,
 }
 

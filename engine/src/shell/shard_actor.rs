@@ -147,6 +147,7 @@ impl ShardActor {
             self.gate.drain();
         }
         let now = self.time.observe(reading);
+        self.shard.set_elapsed(reading.boottime_ms);
         let mut turn = Turn::default();
         let advances = !blocked && !self.time.is_suspect() && self.is_writable();
         if !blocked {
@@ -200,6 +201,11 @@ impl ShardActor {
         }
         for queue in &turn.queues {
             self.declare(*queue, Remembered::default());
+        }
+        if let Some(local) = self.backend.local() {
+            for number in &turn.withdrawn {
+                local.withdraw(*number);
+            }
         }
         let shard = &self.shard;
         let queue = self.backend.queue();
@@ -315,7 +321,9 @@ impl ShardActor {
             drop(reply.send(Err(trouble)));
             return;
         }
-        let now = self.time.observe(self.clock.reading());
+        let reading = self.clock.reading();
+        let now = self.time.observe(reading);
+        self.shard.set_elapsed(reading.boottime_ms);
         let mut turn = Turn::default();
         let decided = decide(&mut self.shard, now, &mut turn);
         self.carry_out(turn);
@@ -331,7 +339,7 @@ impl ShardActor {
         self.hear();
         let local = self.backend.local().ok_or(CallError::NoLocalQueue)?;
         let Some(queue) = self.shard.queue_number(queue) else { return Ok(Vec::new()) };
-        let taken = local.take(queue, max).into_iter().map(|number| {
+        let taken = local.take(queue, max).into_iter().filter(|number| self.shard.is_to_run(*number)).map(|number| {
             let entry = self.shard.entry(number);
             Taken {
                 number,
@@ -479,7 +487,7 @@ impl Handler<Ask> for ShardActor {
                 });
             }
             Ask::Complete { number, reply } => self.command(reply, |shard, now, turn| {
-                let lsn = shard.complete(number, now, turn).ok_or(CallError::NotFound)?;
+                let lsn = shard.complete_unclaimed(number, now, turn).ok_or(CallError::NotFound)?;
                 Ok(((), lsn))
             }),
             Ask::SetTenant { name, set, reply } => {

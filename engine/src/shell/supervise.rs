@@ -126,7 +126,8 @@ fn open_shard(
     let is_local = matches!(settings.queue, QueueChoice::Local);
     let config = Config {
         lead_ms: settings.lead_ms,
-        final_when_enqueued: !is_local,
+        shard: number,
+        is_embedded: is_local,
         live_limit: settings.live_limit,
         ..Config::default()
     };
@@ -158,6 +159,7 @@ fn open_shard(
         tz_release: settings.zones.release().to_owned(),
         engine_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    shard.set_elapsed(reading.boottime_ms);
     let opening = shard.open(opened, time.now());
     if let Some(opened) = shard.opened() {
         log.set_generation(opened.generation);

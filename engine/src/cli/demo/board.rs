@@ -84,9 +84,9 @@ impl Row {
             };
             match occurrence.state {
                 State::Scheduled => self.waiting += 1,
-                State::Enqueued => self.queued += 1,
+                State::Enqueued | State::Running | State::RetryWait => self.queued += 1,
                 State::Succeeded => self.done += 1,
-                State::Missed | State::Canceled => self.other += 1,
+                State::Dead | State::Held | State::Missed | State::SkippedOverlap | State::Canceled => self.other += 1,
             }
             self.lags_ms.extend(occurrence.enqueued_at.map(|at| at.since(occurrence.available_at)));
         }

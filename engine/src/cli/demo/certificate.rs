@@ -79,13 +79,13 @@ impl Certificate {
         }
         match occurrence.state {
             State::Scheduled => self.waiting += 1,
-            State::Enqueued => self.fired += 1,
+            State::Enqueued | State::Running | State::RetryWait | State::Dead | State::Held => self.fired += 1,
             State::Succeeded => {
                 self.fired += 1;
                 self.completed += 1;
             }
             State::Missed => self.missed += 1,
-            State::Canceled => self.canceled += 1,
+            State::SkippedOverlap | State::Canceled => self.canceled += 1,
         }
     }
 
@@ -143,7 +143,9 @@ mod tests {
             enqueued_at: enqueued_at.map(UnixMs),
             state,
             reason: None,
+            holds: Vec::new(),
             attempt_count: 0,
+            attempts: Vec::new(),
         })
     }
 

@@ -82,6 +82,21 @@ impl Shard {
             Record::BackfillExpanded(expanded) => self.apply_expanded(expanded)?,
             Record::TenantSet(set) => self.apply_tenant_set(set)?,
             Record::QueueSet(set) => self.apply_queue_set(set)?,
+            Record::WorkerNamed(named) => {
+                self.check(self.workers.number(&named.name).is_none(), || format!("worker {:?} again", named.name))?;
+                self.workers.push(&named.name);
+            }
+            Record::Claimed(claimed) => self.apply_claimed(claimed)?,
+            Record::RunsSucceeded(succeeded) => self.apply_succeeded(succeeded)?,
+            Record::RunFailed(failed) => self.apply_failed(failed)?,
+            Record::Waited(waited) => self.apply_waited(waited)?,
+            Record::Skipped(skipped) => self.apply_skipped(skipped.occurrence)?,
+            Record::Died(died) => self.apply_died(died.occurrence)?,
+            Record::Held(held) => self.apply_held(held)?,
+            Record::Replayed(replayed) => self.apply_replayed(replayed)?,
+            Record::Resolved(resolved) => self.apply_resolved(resolved)?,
+            Record::Settled(settled) => self.apply_settled(settled)?,
+            Record::LateResult(late) => self.apply_late_result(late)?,
         }
         Ok(())
     }
@@ -171,36 +186,18 @@ impl Shard {
         self.occurrences.hold(number, Holder::Nobody);
         let Some(row) = self.occurrences.row_mut(number) else { return };
         row.entry = Some(entry);
-        if row.state != State::Scheduled {
-            return;
-        }
-        row.state = State::Enqueued;
-        row.enqueued_at = Some(at);
-        let (schedule, ran_at) = (row.schedule, (row.kind == Kind::Regular).then_some(row.scheduled_for));
-        let changed = Lsn(self.lsn.0 + 1);
-        let of = self.schedules.row_mut(schedule).expect("an occurrence has a schedule");
-        of.waiting -= 1;
-        of.last_run_at = of.last_run_at.max(ran_at);
-        of.changed = changed;
-        self.schedules.recount(schedule);
-        if self.config.final_when_enqueued {
-            self.end(number);
+        if matches!(row.state, State::Scheduled | State::RetryWait) {
+            self.note_first_acceptance(number, at);
+            self.move_to(number, State::Enqueued, None);
         }
     }
 
     fn apply_completed(&mut self, number: OccurrenceNo) -> Result<(), Inconsistent> {
         self.check(number < self.occurrences.next(), || format!("occurrence {} does not exist", number.0))?;
-        if let Some(row) = self.occurrences.row_mut(number)
-            && row.state == State::Enqueued
-        {
-            row.state = State::Succeeded;
-            let schedule = row.schedule;
+        let row = self.occurrences.row(number);
+        if row.is_some_and(|row| row.state == State::Enqueued && row.is_tracked) {
             // If it was to be sent again, it need not be.
-            self.occurrences.hold(number, Holder::Nobody);
-            self.touch(schedule)?;
-            if !self.config.final_when_enqueued {
-                self.end(number);
-            }
+            self.dispose(number, State::Succeeded, None);
         }
         Ok(())
     }
@@ -221,6 +218,7 @@ impl Shard {
         let survived = lost.survived.map(entry_id);
         let taken = self.occurrences.iter().filter(|(_, row)| {
             row.state == State::Enqueued
+                && !row.is_settled
                 && row.lane == stream.lane
                 && row.enqueued_at.is_some_and(|at| at >= since)
                 && row.entry.is_none_or(|entry| Some(entry) > survived)

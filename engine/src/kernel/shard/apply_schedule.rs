@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     Inconsistent, Shard,
-    lives::Birth,
+    lives::{Birth, has_ended},
     plan::Plan,
     requests::{Answered, BACKFILL_LIMIT, BackfillJob},
     schedules::{ScheduleRow, Text},
@@ -12,8 +12,8 @@ use super::{
 use crate::kernel::{
     gate::Lsn,
     id::{Kind, ScheduleId},
-    occurrence::{Lane, Reason, State},
-    policy::Policies,
+    occurrence::{Lane, OccurrenceNo, Reason, State},
+    policy::{Effect, Overlap, Policies},
     record::{
         BackfillExpanded, BackfillRequested, Canceled, Closing, Paused, RangeBody, Resumed, RuleBody, ScheduleCreated,
         SpecBody, Triggered, Updated, numbers_of,
@@ -66,6 +66,7 @@ impl Shard {
             next: None,
             waiting: 0,
             made: 0,
+            retries: (0, 0),
             newest: None,
             oldest: None,
             is_parked: false,
@@ -85,7 +86,7 @@ impl Shard {
         self.supersede(number);
         let old = self.schedules.row_mut(number).expect("checked by the caller");
         (row.newest, row.oldest, row.waiting) = (old.newest, old.oldest, old.waiting);
-        (row.is_parked, row.counted) = (old.is_parked, old.counted);
+        (row.is_parked, row.counted, row.retries) = (old.is_parked, old.counted, old.retries);
         row.text.ranges = std::mem::take(&mut old.text.ranges);
         let old = std::mem::replace(old, row);
         old.plan.release(&mut self.calendar);
@@ -99,6 +100,9 @@ impl Shard {
             self.check(every_ms > 0, || format!("an interval of {every_ms} ms"))?;
         }
         self.smallest_lateness_ms = self.smallest_lateness_ms.min(spec.max_lateness_ms);
+        self.has_conditions |= spec.overlap != Overlap::Allow
+            || spec.effect != Effect::Idempotent
+            || spec.retry.deadline_ms.is_some();
         Ok(())
     }
 
@@ -108,6 +112,7 @@ impl Shard {
         self.check_spec(&updated.spec)?;
         self.close(schedule, &updated.closing, Reason::Superseded)?;
         if !updated.keeps_due {
+            self.call_off(schedule, Reason::Superseded);
             self.drop_backfills(schedule);
         }
         self.supersede(schedule);
@@ -134,6 +139,7 @@ impl Shard {
     pub(super) fn apply_paused(&mut self, paused: &Paused) -> Result<(), Inconsistent> {
         self.check_live(paused.schedule)?;
         self.close(paused.schedule, &paused.closing, Reason::Paused)?;
+        self.call_off(paused.schedule, Reason::Paused);
         self.drop_backfills(paused.schedule);
         self.turn_over(paused.schedule, true);
         Ok(())
@@ -164,6 +170,7 @@ impl Shard {
         let schedule = canceled.schedule;
         self.check_live(schedule)?;
         self.close(schedule, &canceled.closing, Reason::Canceled)?;
+        self.call_off(schedule, Reason::Canceled);
         self.drop_backfills(schedule);
         let now = self.log_time;
         let row = self.schedules.row_mut(schedule).expect("checked above");
@@ -198,6 +205,22 @@ impl Shard {
             self.push_range_of(schedule, Kind::Backfill, RangeDisposition::Canceled(reason), *range);
         }
         Ok(())
+    }
+
+    /// What the queue follows of a schedule ends too; what runs goes on, and ends so unless it succeeds.
+    fn call_off(&mut self, schedule: u32, reason: Reason) {
+        let unsettled: Vec<OccurrenceNo> = self.runs.unsettled_of(schedule).collect();
+        for number in unsettled {
+            match self.occurrences.row(number).map(|row| row.state) {
+                Some(State::Enqueued | State::RetryWait) => self.dispose(number, State::Canceled, Some(reason)),
+                Some(State::Running) => {
+                    let run = self.runs.entry(number);
+                    run.called_off = Some(reason);
+                    run.stop_asked |= reason == Reason::Canceled;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Notes instants of the schedule's rule that were disposed of together.
@@ -259,7 +282,7 @@ impl Shard {
         while let Some(occurrence) = at
             && let Some(row) = self.occurrences.row(occurrence)
         {
-            if !self.has_ended(row.state) {
+            if !has_ended(row.state, row.is_tracked) {
                 return false;
             }
             history.push_back(occurrence);
@@ -365,15 +388,6 @@ impl Shard {
                 Ok(())
             }
             None => self.check(false, || format!("no schedule {schedule}")),
-        }
-    }
-
-    /// Whether nothing moves an occurrence of this state on any more.
-    pub(super) const fn has_ended(&self, state: State) -> bool {
-        match state {
-            State::Scheduled => false,
-            State::Enqueued => self.config.final_when_enqueued,
-            State::Succeeded | State::Missed | State::Canceled => true,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::kernel::{
     gate::Lsn,
     id::ScheduleId,
     occurrence::{OccurrenceNo, QueueNo, State},
+    policy::{Effect, Overlap, Retry},
     record::{Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated, SpecBody},
     refusal::{Refusal, RefusalCode},
     schedule::{Rule, Schedule, Spec},
@@ -109,6 +110,7 @@ impl Shard {
         };
         let base = now.max(self.log_time);
         self.check_future(spec, base)?;
+        self.check_followed(spec)?;
         let tenant = self.tenant_for(&spec.tenant, now, turn);
         let body = self.spec_body(spec, now, turn);
         let created = ScheduleCreated { id: id.0, version, tenant, spec: body };
@@ -125,6 +127,25 @@ impl Shard {
         let first = plan.next(now, &mut self.calendar);
         plan.release(&mut self.calendar);
         if first.is_some() { Ok(()) } else { Err(no_instant(spec, now)) }
+    }
+
+    /// Refuses what only a queue whose runs are followed can keep.
+    pub(super) fn check_followed(&self, spec: &Spec) -> Result<(), Refusal> {
+        let is_followed = self.queues.number(&spec.queue).is_none_or(|queue| self.settings.is_tracked(queue));
+        let field = if spec.overlap != Overlap::Allow {
+            "overlap"
+        } else if spec.effect != Effect::Idempotent {
+            "effect"
+        } else if spec.retry != Retry::default() {
+            "retry"
+        } else {
+            return Ok(());
+        };
+        if is_followed {
+            return Ok(());
+        }
+        let message = format!("queue {:?} is not tracked, so nobody knows what runs: leave {field} out", spec.queue);
+        Err(Refusal::new(RefusalCode::Invalid, field, message))
     }
 
     pub(super) fn tenant_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
@@ -165,19 +186,34 @@ impl Shard {
         }
     }
 
-    /// A worker completed what it took. Repeated: the same answer. `None`: there is no such occurrence with a worker.
+    /// A worker of this process completed what it took without a claim. Repeated: the same answer. `None`: there is no such
+    /// occurrence with a worker.
     #[must_use]
-    pub fn complete(&mut self, number: OccurrenceNo, now: UnixMs, turn: &mut Turn) -> Option<Lsn> {
-        match self.occurrences.row(number)?.state {
-            State::Enqueued => {
+    pub fn complete_unclaimed(&mut self, number: OccurrenceNo, now: UnixMs, turn: &mut Turn) -> Option<Lsn> {
+        let row = self.occurrences.row(number)?;
+        match row.state {
+            State::Enqueued if row.is_tracked => {
                 self.record(Record::Completed(Completed { occurrence: number.0 }), now, turn);
                 turn.urge(Urgency::Prompt);
                 self.counters.completed += 1;
                 Some(self.lsn)
             }
-            State::Succeeded => Some(self.lsn),
-            State::Scheduled | State::Missed | State::Canceled => None,
+            State::Succeeded | State::Enqueued => Some(self.lsn),
+            State::Scheduled
+            | State::Running
+            | State::RetryWait
+            | State::Dead
+            | State::Held
+            | State::Missed
+            | State::SkippedOverlap
+            | State::Canceled => None,
         }
+    }
+
+    /// Whether an occurrence that the embedded queue serves is still to be run.
+    #[must_use]
+    pub fn is_to_run(&self, number: OccurrenceNo) -> bool {
+        self.occurrences.row(number).is_some_and(|row| row.state == State::Enqueued)
     }
 }
 

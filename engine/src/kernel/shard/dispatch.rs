@@ -23,6 +23,47 @@ impl Shard {
         now: UnixMs,
         turn: &mut Turn,
     ) {
+        let mut rest = numbers;
+        while !rest.is_empty() {
+            let stale = rest.iter().take_while(|number| self.is_stale_landing(**number)).count();
+            let (skipped, behind) = rest.split_at(stale);
+            for &number in skipped {
+                self.heard_of_claimed(number);
+            }
+            let fresh = behind.iter().take_while(|number| !self.is_stale_landing(**number)).count();
+            let (piece, behind) = behind.split_at(fresh);
+            let before = (numbers.len() - behind.len() - piece.len()) as u64;
+            let first = EntryId { counter: first.counter.saturating_add(before), ..first };
+            let added = added.saturating_sub(behind.len() as u64);
+            self.record_landing((stream, first, added), piece, at, now, turn);
+            rest = behind;
+        }
+    }
+
+    /// Whether a worker claimed it before the queue's answer was heard, and that attempt is over: what lands next under
+    /// its number is another entry.
+    fn is_stale_landing(&self, number: OccurrenceNo) -> bool {
+        self.occurrences.row(number).is_some_and(|row| {
+            let is_open = matches!(row.state, State::Scheduled | State::Enqueued | State::RetryWait);
+            is_open && row.is_tracked && row.holder != Holder::Queue
+        })
+    }
+
+    /// The queue has answered for an entry that was claimed before.
+    fn heard_of_claimed(&mut self, number: OccurrenceNo) {
+        if self.occurrences.row(number).is_some_and(|row| row.holder == Holder::Claimed) {
+            self.occurrences.hold(number, Holder::Nobody);
+        }
+    }
+
+    fn record_landing(
+        &mut self,
+        (stream, first, added): (Stream, EntryId, u64),
+        numbers: &[OccurrenceNo],
+        at: UnixMs,
+        now: UnixMs,
+        turn: &mut Turn,
+    ) {
         if numbers.is_empty() {
             return;
         }
@@ -31,6 +72,7 @@ impl Shard {
             self.resend.remove(&number);
             if let Some(row) = self.occurrences.row(number)
                 && row.state == State::Scheduled
+                && row.enqueued_at.is_none()
             {
                 let lag_ms = at.since(if row.lane == Lane::Strict { row.scheduled_for } else { row.available_at });
                 turn.lags.push((row.lane, lag_ms));
@@ -57,6 +99,7 @@ impl Shard {
     pub fn returned(&mut self, numbers: &[OccurrenceNo]) {
         for &number in numbers {
             self.put_back(number, Holder::Queue);
+            self.heard_of_claimed(number);
         }
     }
 
@@ -67,8 +110,14 @@ impl Shard {
         self.occurrences.hold(number, Holder::Nobody);
         match state {
             State::Scheduled => self.enter_outbox(number, self.durable),
-            State::Enqueued => self.enter_line(number, self.durable),
-            State::Succeeded | State::Missed | State::Canceled => {}
+            State::Enqueued | State::RetryWait => self.enter_line(number, self.durable),
+            State::Running
+            | State::Succeeded
+            | State::Dead
+            | State::Held
+            | State::Missed
+            | State::SkippedOverlap
+            | State::Canceled => {}
         }
     }
 
@@ -85,14 +134,17 @@ impl Shard {
         let mut run: Vec<OccurrenceNo> = Vec::new();
         let mut first = EntryId::default();
         let mut last = EntryId::default();
-        for &(id, _, entry) in entries {
-            let Some(number) = known.remove(&id) else {
+        for &(id, attempt, entry) in entries {
+            // An entry of an attempt that was made already is not the one that is looked for.
+            let number = known.get(&id).copied().filter(|number| self.runs.made(*number).saturating_add(1) == attempt);
+            let Some(number) = number else {
                 self.counters.conflicts += 1;
                 continue;
             };
+            known.remove(&id);
             let follows = last.generation == entry.generation && last.counter.checked_add(1) == Some(entry.counter);
             if !run.is_empty() && !follows {
-                self.landed((stream, first, added), &run, now, now, turn);
+                self.record_landing((stream, first, added), &run, now, now, turn);
                 run.clear();
             }
             if run.is_empty() {
@@ -102,7 +154,7 @@ impl Shard {
             last = entry;
         }
         if !run.is_empty() {
-            self.landed((stream, first, added), &run, now, now, turn);
+            self.record_landing((stream, first, added), &run, now, now, turn);
         }
         self.read_back = Some(known);
     }
@@ -110,7 +162,8 @@ impl Shard {
     /// What may stand in the queue without the log knowing its place: not yet enqueued, or to be sent again.
     fn open_by_id(&self) -> BTreeMap<OccurrenceId, OccurrenceNo> {
         let open = self.occurrences.iter();
-        open.filter(|(number, row)| row.state == State::Scheduled || self.resend.contains(number))
+        let is_open = |state| matches!(state, State::Scheduled | State::RetryWait);
+        open.filter(|(number, row)| is_open(row.state) || self.resend.contains(number))
             .map(|(number, row)| (row.id, number))
             .collect()
     }

@@ -16,6 +16,7 @@ const INSTANTS_A_TURN: usize = 1_000;
 impl Shard {
     /// Gives time to the shard: hands over what is due, then materialises what comes near. `now` is engine time.
     pub fn advance(&mut self, now: UnixMs, turn: &mut Turn) {
+        self.run_lapses(now, turn);
         self.release(now, turn);
         self.unpark(turn);
         self.expand_backfills(now, turn);
@@ -118,8 +119,8 @@ impl Shard {
     }
 
     /// How many occurrences are under way.
-    pub(super) fn live(&self) -> usize {
-        self.occurrences.len() - self.ended.len()
+    pub(super) const fn live(&self) -> usize {
+        self.live
     }
 
     pub(super) fn materialize_at(&mut self, scheduled_for: UnixMs, mut rows: Vec<u32>, now: UnixMs, turn: &mut Turn) {

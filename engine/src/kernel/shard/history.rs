@@ -99,6 +99,7 @@ impl Shard {
     pub fn occurrence(&self, number: OccurrenceNo) -> Option<Occurrence> {
         let row = self.occurrences.row(number)?;
         let schedule = self.schedule(row.schedule);
+        let run = self.runs.of(number);
         let name = |name: Option<&std::sync::Arc<str>>| name.map_or_else(String::new, ToString::to_string);
         Some(Occurrence {
             id: row.id,
@@ -113,7 +114,10 @@ impl Shard {
             enqueued_at: row.enqueued_at,
             state: row.state,
             reason: row.reason,
-            attempt_count: u32::from(row.state == State::Succeeded),
+            holds: run.and_then(|run| run.review.as_ref()).map(|review| review.holds.clone()).unwrap_or_default(),
+            // What was completed without a claim had one attempt that nobody followed.
+            attempt_count: run.map_or(u32::from(row.state == State::Succeeded), |run| run.made),
+            attempts: run.map(|run| run.attempts.clone()).unwrap_or_default(),
         })
     }
 }

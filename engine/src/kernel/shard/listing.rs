@@ -151,7 +151,7 @@ impl Shard {
         let row = self.schedule(number);
         let waiting = self.scheduled_of(number).into_iter().filter_map(|n| self.occurrences.row(n));
         let earliest = waiting
-            .filter(|occurrence| occurrence.state == State::Scheduled)
+            .filter(|occurrence| occurrence.state == State::Scheduled && occurrence.enqueued_at.is_none())
             .map(|occurrence| occurrence.available_at)
             .chain(row.next.map(|next| Self::available_at(row, next)))
             .min();

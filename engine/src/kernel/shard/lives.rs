@@ -78,6 +78,8 @@ impl Shard {
             enqueued_at: None,
             entry: None,
             state: State::Scheduled,
+            is_tracked: self.settings.is_tracked(row.queue),
+            is_settled: false,
             reason: None,
             lane: birth.lane,
             holder: Holder::Nobody,
@@ -91,6 +93,7 @@ impl Shard {
         } else if let Some(superseded) = self.superseded.get_mut(&(schedule, version)) {
             superseded.made += 1;
         }
+        self.live += 1;
         let number = self.occurrences.push(occurrence);
         self.link(number, birth.near);
         self.schedules.recount(schedule);
@@ -157,15 +160,46 @@ impl Shard {
         found
     }
 
-    /// A SCHEDULED occurrence ends without ever entering the queue.
+    /// An occurrence moves on without the queue, whatever that says of it later.
     pub(super) fn dispose(&mut self, number: OccurrenceNo, state: State, reason: Option<Reason>) {
         self.occurrences.hold(number, Holder::Nobody);
+        self.move_to(number, state, reason);
+    }
+
+    /// Moves an occurrence to another state, and everything that is counted or found by it.
+    pub(super) fn move_to(&mut self, number: OccurrenceNo, state: State, reason: Option<Reason>) {
         let row = self.occurrences.row_mut(number).expect("checked by the caller");
-        (row.state, row.reason) = (state, reason);
-        let schedule = row.schedule;
-        self.schedules.row_mut(schedule).expect("an occurrence has a schedule").waiting -= 1;
+        let before = std::mem::replace(&mut row.state, state);
+        row.reason = reason;
+        let (schedule, tenant, is_tracked) = (row.schedule, row.tenant, row.is_tracked);
+        self.live += usize::from(is_live(state, is_tracked));
+        self.live -= usize::from(is_live(before, is_tracked));
+        let of = self.schedules.row_mut(schedule).expect("an occurrence has a schedule");
+        of.waiting += u32::from(state == State::Scheduled);
+        of.waiting -= u32::from(before == State::Scheduled);
+        of.changed = Lsn(self.lsn.0 + 1);
         self.schedules.recount(schedule);
-        self.end(number);
+        if is_tracked {
+            self.runs.set_unsettled(schedule, number, is_unsettled(state));
+            self.note_run(number, before, state, (schedule, tenant));
+        }
+        if has_ended(state, is_tracked) {
+            self.end(number);
+        }
+    }
+
+    fn note_run(&mut self, number: OccurrenceNo, before: State, state: State, (schedule, tenant): (u32, u32)) {
+        if matches!(before, State::Running | State::RetryWait) {
+            self.runs.set_lapse(number, None);
+        }
+        if before == State::Held || state == State::Held {
+            self.runs.set_held(tenant, number, state == State::Held);
+        }
+        if before == State::Running && self.is_up {
+            self.permits.run_ended(tenant);
+            self.lobby.freed(tenant);
+        }
+        self.lobby.stir(schedule);
     }
 
     /// Notes an end, and forgets the oldest ends that need not be kept: at most two, so that a turn after a quiet hour
@@ -186,6 +220,7 @@ impl Shard {
 
     pub(super) fn forget(&mut self, number: OccurrenceNo) {
         let Some(row) = self.occurrences.remove(number) else { return };
+        self.runs.forget(row.tenant, number);
         self.set_newer(row.schedule, row.older, row.newer);
         self.set_older(row.schedule, row.newer, row.older);
         let schedule = self.schedules.row_mut(row.schedule).expect("an occurrence has a schedule");
@@ -207,7 +242,12 @@ impl Shard {
         row.version = version.saturating_add(1);
         let runs_on = self.backfills.values().any(|job| job.schedule == schedule && job.version == version);
         if made > 0 || runs_on {
-            let superseded = Superseded { policies: row.policies.clone(), payload: row.text.payload.clone(), made };
+            let superseded = Superseded {
+                policies: row.policies.clone(),
+                payload: row.text.payload.clone(),
+                flexible_window_ms: row.flexible_window_ms,
+                made,
+            };
             self.superseded.insert((schedule, version), superseded);
         }
     }
@@ -220,5 +260,36 @@ impl Shard {
         if let Some(superseded) = self.superseded.remove(&(schedule, version)) {
             self.policies.give_back(superseded.policies);
         }
+    }
+}
+
+/// Whether an occurrence of this state is under way. What waits for a person is not.
+const fn is_live(state: State, is_tracked: bool) -> bool {
+    match state {
+        State::Scheduled | State::Running | State::RetryWait => true,
+        State::Enqueued => is_tracked,
+        State::Succeeded | State::Dead | State::Held | State::Missed | State::SkippedOverlap | State::Canceled => false,
+    }
+}
+
+/// Whether a queue follows an occurrence of this state, which has left the shard and has not ended.
+const fn is_unsettled(state: State) -> bool {
+    match state {
+        State::Enqueued | State::Running | State::RetryWait | State::Held => true,
+        State::Scheduled
+        | State::Succeeded
+        | State::Dead
+        | State::Missed
+        | State::SkippedOverlap
+        | State::Canceled => false,
+    }
+}
+
+/// Whether nothing moves an occurrence of this state on any more.
+pub(super) const fn has_ended(state: State, is_tracked: bool) -> bool {
+    match state {
+        State::Scheduled | State::Running | State::RetryWait | State::Dead | State::Held => false,
+        State::Enqueued => !is_tracked,
+        State::Succeeded | State::Missed | State::SkippedOverlap | State::Canceled => true,
     }
 }

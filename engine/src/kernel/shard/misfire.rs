@@ -93,7 +93,8 @@ impl Shard {
         }
         for number in self.scheduled_of(schedule) {
             let row = self.occurrences.row(number).expect("it was just found");
-            if row.lane == Lane::CatchUp && row.kind == Kind::Regular && row.holder != Holder::Queue {
+            let is_elsewhere = matches!(row.holder, Holder::Queue | Holder::Claimed | Holder::Lobby);
+            if row.lane == Lane::CatchUp && row.kind == Kind::Regular && !is_elsewhere {
                 self.enter_line(number, self.lsn);
             }
         }
@@ -112,6 +113,7 @@ impl Shard {
         let rows = self.scheduled_of(schedule).into_iter().filter_map(|n| Some((n, self.occurrences.row(n)?)));
         rows.filter(|(_, row)| row.version == version && row.kind == Kind::Regular && row.state == State::Scheduled)
             .filter(|(_, row)| row.available_at <= now && row.holder != Holder::Queue && row.lane != Lane::CatchUp)
+            .filter(|(_, row)| row.reason.is_none())
             .map(|(number, row)| Member { number, scheduled_for: row.scheduled_for, available_at: row.available_at })
             .collect()
     }

@@ -10,9 +10,11 @@
 //! they are rebuilt when replay ends and are never in the log.
 
 mod apply;
+mod apply_runs;
 mod apply_schedule;
 mod backlog;
 mod by_id;
+mod claims;
 mod commands;
 mod dispatch;
 mod due;
@@ -20,19 +22,24 @@ mod history;
 mod lines;
 mod listing;
 mod lives;
+mod lobby;
 mod misfire;
 pub mod model;
 mod occurrences;
 mod open;
 mod outbox;
+mod outcomes;
+mod people;
 mod plan;
 mod release;
 mod requests;
+mod runs;
 mod schedules;
 mod settings;
 mod shared;
 mod turn;
 mod versions;
+mod workers;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -41,20 +48,26 @@ use std::{
 
 pub use apply::Inconsistent;
 pub use backlog::{AGES_MS, DueBacklog};
+pub use claims::{CLAIM_LIMIT, ClaimRefusal, Claiming, Granted, LEASE_MS_AT_MOST};
 pub use commands::{CommandError, Creation, Target};
 pub use history::HistoryPage;
 pub use listing::{ListingFilter, ListingPage};
+pub use outcomes::{Beat, FailedRun, Outcome, RESULT_REF_BYTES, RunError, Speaking};
+pub use people::{DeadPlace, Decided, ReviewRefusal};
 pub use requests::{BACKFILL_LIMIT, Backfilled, Request, Triggered};
 pub use turn::{Release, Turn, Urgency};
 pub use versions::{Pending, Receipted};
 
 use lines::Lines;
+use lobby::Lobby;
 use occurrences::Occurrences;
 use outbox::Outbox;
 use requests::{AnsweredRequests, BackfillJob};
+use runs::Runs;
 use schedules::{ScheduleRow, Schedules, Superseded};
 use settings::Settings;
 use shared::SharedPolicies;
+use workers::Workers;
 
 use super::{
     calendar::{Calendar, ZoneSet},
@@ -73,8 +86,10 @@ use super::{
 pub struct Config {
     /// How long before `available_at` an occurrence is materialised.
     pub lead_ms: i64,
-    /// Whether the queue's acceptance is an occurrence's end. Otherwise a worker's completion is.
-    pub final_when_enqueued: bool,
+    /// Which shard this is, for lease tokens.
+    pub shard: u16,
+    /// Whether the queue lives in this process's memory: what it had accepted is handed to it again after an opening.
+    pub is_embedded: bool,
     /// At most this many occurrences may be under way; past it the queue counts as away.
     pub live_limit: usize,
     /// How long what the queue accepted can be sent again.
@@ -90,7 +105,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             lead_ms: 2_000,
-            final_when_enqueued: false,
+            shard: 0,
+            is_embedded: false,
             live_limit: 2_000_000,
             resend_window_ms: 10 * 60_000,
             turn_limit: 4_096,
@@ -116,6 +132,22 @@ pub struct Counters {
     pub resent: u64,
     /// Entries read back whose occurrence was recorded already or is not ours.
     pub conflicts: u64,
+    /// Attempts begun.
+    pub claimed: u64,
+    /// Attempts that failed and were to be followed by another.
+    pub retries: u64,
+    /// Leases that ended without an answer.
+    pub expired: u64,
+    /// Answers under a token that held no lease.
+    pub stale_tokens: u64,
+    /// Occurrences that became DEAD.
+    pub dead: u64,
+    /// Occurrences that became HELD.
+    pub held: u64,
+    /// Occurrences that the overlap policy did not admit.
+    pub skipped: u64,
+    /// Occurrences of tracked queues that consumers acknowledged without a claim.
+    pub unclaimed: u64,
 }
 
 /// Whether the queue takes anything.
@@ -163,7 +195,11 @@ pub struct Shard {
     next_backfill: u64,
     answered: AnsweredRequests,
     occurrences: Occurrences,
+    runs: Runs,
+    workers: Workers,
     ended: VecDeque<(OccurrenceNo, UnixMs)>,
+    /// How many occurrences are under way.
+    live: usize,
     streams: Vec<StreamMemory>,
     opened: Option<Opened>,
     log_time: UnixMs,
@@ -177,8 +213,13 @@ pub struct Shard {
     due: Lines,
     /// Judged already, or never judged: admitted late or backfilled, by tenant and queue.
     catch_up: Lines,
-    /// What the queue accepted once and has lost.
+    /// What the queue accepted once and is to be handed again: lost, tried again, or back from the lobby.
     resends: VecDeque<(Lsn, OccurrenceNo)>,
+    /// What may not run yet.
+    lobby: Lobby,
+    elapsed_ms: i64,
+    /// Replay is over: permits are told what happens.
+    is_up: bool,
     permits: Box<dyn Permits>,
     /// How often each tenant's due and catch-up lines had to wait for their rates.
     throttled: Vec<[u64; 2]>,
@@ -197,6 +238,8 @@ pub struct Shard {
     resend: BTreeSet<OccurrenceNo>,
     read_back: Option<BTreeMap<OccurrenceId, OccurrenceNo>>,
     smallest_lateness_ms: u64,
+    /// Some schedule has more to ask of a release than its time.
+    has_conditions: bool,
     fired: Vec<u32>,
     counters: Counters,
 }
@@ -221,7 +264,10 @@ impl Shard {
             next_backfill: 0,
             answered: AnsweredRequests::default(),
             occurrences: Occurrences::default(),
+            runs: Runs::default(),
+            workers: Workers::default(),
             ended: VecDeque::new(),
+            live: 0,
             streams: Vec::new(),
             opened: None,
             log_time: UnixMs::MIN,
@@ -231,6 +277,9 @@ impl Shard {
             due: Lines::default(),
             catch_up: Lines::default(),
             resends: VecDeque::new(),
+            lobby: Lobby::default(),
+            elapsed_ms: 0,
+            is_up: false,
             permits: Box::new(Unlimited),
             throttled: Vec::new(),
             parked: VecDeque::new(),
@@ -243,6 +292,7 @@ impl Shard {
             resend: BTreeSet::new(),
             read_back: None,
             smallest_lateness_ms: u64::MAX,
+            has_conditions: false,
             fired: Vec::new(),
             counters: Counters::default(),
         }
@@ -312,7 +362,7 @@ impl Shard {
             kind: row.kind,
             scheduled_for: row.scheduled_for,
             available_at: row.available_at,
-            attempt: 1,
+            attempt: self.runs.made(number).saturating_add(1),
             tenant: self.tenants.name(row.tenant).map_or("", |name| name),
             payload: self.payload_of(row),
         }

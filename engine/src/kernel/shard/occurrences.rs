@@ -26,6 +26,10 @@ pub(super) struct OccurrenceRow {
     pub(super) enqueued_at: Option<UnixMs>,
     pub(super) entry: Option<EntryId>,
     pub(super) state: State,
+    /// Whether its queue followed what workers do with it when it was made; otherwise ENQUEUED is its end.
+    pub(super) is_tracked: bool,
+    /// Consumers acknowledged it without a claim: it is done, whatever the queue loses.
+    pub(super) is_settled: bool,
     pub(super) reason: Option<Reason>,
     pub(super) lane: Lane,
     /// Not in the log: what was handed over when a process died is found out by reading the queue back. Changed by
@@ -55,12 +59,22 @@ pub(super) enum Holder {
     Nobody,
     /// The outbox, until its instant; then it is judged for lateness.
     Outbox,
-    /// The line of what is not judged again: admitted late, or sent again.
+    /// The line of what is not judged again: admitted late, tried again, or sent again.
     Line,
     /// The shard, since the stream takes nothing: it goes back to where it waited when the queue is ready again.
     Withheld,
-    /// The queue, which has not answered yet: out of reach for a cancel.
+    /// The queue, which has not answered yet.
     Queue,
+    /// The queue, which has not answered yet, though a worker has claimed it meanwhile.
+    Claimed,
+    /// The lobby, until a run of its schedule ends or its tenant may run one more.
+    Lobby,
+}
+
+impl Holder {
+    const fn is_queue(self) -> bool {
+        matches!(self, Self::Queue | Self::Claimed)
+    }
 }
 
 #[derive(Debug)]
@@ -130,8 +144,8 @@ impl Occurrences {
     pub(super) fn hold(&mut self, number: OccurrenceNo, holder: Holder) {
         let Some(row) = self.row_mut(number) else { return };
         let (lane, before) = (row.lane as usize, std::mem::replace(&mut row.holder, holder));
-        self.handed_over[lane] -= usize::from(before == Holder::Queue);
-        self.handed_over[lane] += usize::from(holder == Holder::Queue);
+        self.handed_over[lane] -= usize::from(before.is_queue());
+        self.handed_over[lane] += usize::from(holder.is_queue());
     }
 
     /// How many were handed over and are not answered for, in the order of [`Lane::ALL`].
@@ -147,7 +161,7 @@ impl Occurrences {
         let row = page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.take()?;
         page.live -= 1;
         self.len -= 1;
-        self.handed_over[row.lane as usize] -= usize::from(row.holder == Holder::Queue);
+        self.handed_over[row.lane as usize] -= usize::from(row.holder.is_queue());
         self.by_id.remove(row.id, number);
         if page.live == 0 && page.rows.len() as u64 == PAGE_ROWS {
             *slot = None;
@@ -188,6 +202,8 @@ mod tests {
             enqueued_at: None,
             entry: None,
             state: State::Scheduled,
+            is_tracked: true,
+            is_settled: false,
             reason: None,
             lane: Lane::Strict,
             holder: Holder::Nobody,

@@ -1,9 +1,9 @@
 //! How a shard comes up: replay every record, then open under a new generation and rebuild what is derived.
 
-use super::{QueueState, Shard, Turn, Urgency};
+use super::{QueueState, Shard, Turn, Urgency, apply_runs::DAY_MS};
 use crate::kernel::{
     gate::Lsn,
-    occurrence::State,
+    occurrence::{OccurrenceNo, State},
     record::{InvalidRecord, Opened, Record},
     time::UnixMs,
     wheel::Timers,
@@ -80,21 +80,62 @@ impl Shard {
             }
         }
         let mut waiting = Vec::new();
+        let mut runs = Vec::new();
         for (number, row) in self.occurrences.iter() {
             match row.state {
                 State::Scheduled => waiting.push(number),
                 // The embedded queue lives in memory: what it held is handed to it again. So is what the queue had lost.
-                State::Enqueued if !self.config.final_when_enqueued || row.entry.is_none() => {
-                    self.resend.insert(number);
-                }
-                State::Enqueued | State::Succeeded | State::Missed | State::Canceled => {}
+                State::Enqueued if row.is_tracked && self.config.is_embedded => drop(self.resend.insert(number)),
+                State::Enqueued if row.entry.is_none() && !row.is_settled => drop(self.resend.insert(number)),
+                State::Running | State::RetryWait => runs.push((number, row.state, row.tenant)),
+                State::Enqueued
+                | State::Succeeded
+                | State::Dead
+                | State::Held
+                | State::Missed
+                | State::SkippedOverlap
+                | State::Canceled => {}
             }
         }
         for number in waiting {
             self.enter_outbox(number, self.lsn);
         }
-        if self.config.final_when_enqueued {
+        self.is_up = true;
+        for (number, state, tenant) in runs {
+            self.take_up(number, state, tenant, now);
+        }
+        self.tell_retries(now);
+        if !self.config.is_embedded {
             self.unread_below = self.occurrences.next();
+        }
+    }
+
+    /// A run goes on: a lease gets its whole length, unless its worker went with the process; a back-off is waited out
+    /// once more.
+    fn take_up(&mut self, number: OccurrenceNo, state: State, tenant: u32, now: UnixMs) {
+        let Some(run) = self.runs.of_mut(number) else { return };
+        if state == State::RetryWait {
+            let delay_ms = run.delay_ms.unwrap_or(0);
+            self.wait_out(number, delay_ms);
+            return;
+        }
+        run.is_orphan = run.is_in_process;
+        let lease_ms = if run.is_orphan { 0 } else { run.lease_ms };
+        if let Some(attempt) = run.attempts.last_mut() {
+            attempt.lease_expires_at = now.plus(lease_ms);
+        }
+        self.runs.set_lapse(number, Some(self.elapsed_ms.saturating_add(lease_ms)));
+        self.permits.count_run(tenant);
+    }
+
+    /// Tells what of the day's retries is used up.
+    fn tell_retries(&mut self, now: UnixMs) {
+        let day = now.0.div_euclid(DAY_MS);
+        for row in (0..self.schedules.end()).filter_map(|number| self.schedules.row(number)) {
+            let retries = row.retries_on(day);
+            if retries > 0 {
+                self.permits.count_retries(row.tenant, day, retries);
+            }
         }
     }
 }

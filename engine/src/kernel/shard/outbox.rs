@@ -80,7 +80,7 @@ impl Shard {
     /// be judged again. It may leave once the log is durable up to `lsn`.
     pub(super) fn enter_outbox(&mut self, number: OccurrenceNo, lsn: Lsn) {
         let Some(row) = self.occurrences.row(number) else { return };
-        if row.lane == Lane::CatchUp {
+        if row.lane == Lane::CatchUp || row.enqueued_at.is_some() {
             self.enter_line(number, lsn);
         } else {
             self.outbox.put(row, number, lsn);
@@ -88,11 +88,11 @@ impl Shard {
         }
     }
 
-    /// Puts an occurrence behind what is not judged again: its tenant's catch-up line, or the line of what is sent
-    /// again. One that stands there already keeps its place.
+    /// Puts an occurrence behind what is not judged again: its tenant's catch-up line, or the line of what was accepted
+    /// once and is handed over again. One that stands there already keeps its place.
     pub(super) fn enter_line(&mut self, number: OccurrenceNo, lsn: Lsn) {
         let Some(row) = self.occurrences.row(number).filter(|row| row.holder != Holder::Line) else { return };
-        if row.state == State::Scheduled {
+        if row.state == State::Scheduled && row.enqueued_at.is_none() {
             let draw = Draw::CatchUp { tenant: row.tenant, queue: QueueNo(row.queue) };
             self.catch_up.push(draw, (row.available_at, row.lane, lsn), number);
         } else {

@@ -52,6 +52,7 @@ impl Shard {
         if self.queue != QueueState::Ready {
             return;
         }
+        self.open_lobby(now);
         let mut pass = Pass { now, budget: self.config.turn_limit };
         turn.more |= !self.line_up(now, self.config.turn_limit);
         self.due.wake(now);
@@ -162,7 +163,7 @@ impl Shard {
                     && let Verdict::Misfire(decision) = self.judge(schedule, version, pass.now)
                 {
                     self.misfire(decision, pass.now, turn);
-                } else {
+                } else if self.may_leave(head.number, pass.now, turn) {
                     return Ahead::Ready(head.at, head.number);
                 }
             }
@@ -176,14 +177,15 @@ impl Shard {
     fn late(&self, row: &OccurrenceRow, now: UnixMs) -> Option<(u32, u32)> {
         let late_ms = now.since(row.available_at).cast_unsigned();
         // Most are on time: their policies need not be looked up.
-        if late_ms <= self.smallest_lateness_ms || row.kind != Kind::Regular || row.lane == Lane::CatchUp {
+        let is_judged = row.kind != Kind::Regular || row.lane == Lane::CatchUp || row.reason.is_some();
+        if late_ms <= self.smallest_lateness_ms || is_judged {
             return None;
         }
         let (schedule, version) = (row.schedule, row.version);
         (late_ms > self.policies_of(schedule, version).max_lateness_ms).then_some((schedule, version))
     }
 
-    /// What the queue lost, in order; no rate holds it back.
+    /// What the queue lost or is to be handed again, in order; no rate holds it back.
     fn send_again(&mut self, pass: &mut Pass, turn: &mut Turn) {
         let mut room = self.room(Lane::Strict);
         while let Some(&(lsn, number)) = self.resends.front() {
@@ -197,11 +199,13 @@ impl Shard {
             }
             self.resends.pop_front();
             pass.budget -= 1;
-            let row = self.occurrences.row(number);
-            if let Some(row) = row.filter(|row| row.state == State::Enqueued && row.holder == Holder::Line) {
+            let is_open = |row: &&OccurrenceRow| {
+                matches!(row.state, State::Enqueued | State::RetryWait | State::Scheduled) && row.holder == Holder::Line
+            };
+            if let Some(row) = self.occurrences.row(number).filter(is_open) {
                 if self.streams_away.contains_key(&row.stream()) {
                     self.withhold(number);
-                } else {
+                } else if self.may_leave(number, pass.now, turn) {
                     room -= 1;
                     self.occurrences.hold(number, Holder::Queue);
                     push(turn, Release::UNSTAGED, number);

@@ -37,6 +37,8 @@ pub(super) struct ScheduleRow {
     pub(super) waiting: u32,
     /// How many occurrences of its present version are in the table.
     pub(super) made: u32,
+    /// The UTC day of its latest retry, and how many it made then. Versions and lives share them.
+    pub(super) retries: (i64, u32),
     /// Both ends of its history, which is in the order of (`scheduled_for`, id).
     pub(super) newest: Option<OccurrenceNo>,
     pub(super) oldest: Option<OccurrenceNo>,
@@ -63,6 +65,7 @@ pub(super) struct Text {
 pub(super) struct Superseded {
     pub(super) policies: Arc<Policies>,
     pub(super) payload: Arc<[u8]>,
+    pub(super) flexible_window_ms: u64,
     /// How many occurrences of it are in the table; it goes with the last.
     pub(super) made: u32,
 }
@@ -78,6 +81,17 @@ impl ScheduleRow {
         } else {
             ScheduleState::Active
         }
+    }
+
+    /// One more retry on a UTC day.
+    pub(super) const fn count_retry(&mut self, day: i64) {
+        let before = self.retries_on(day);
+        self.retries = (day, before.saturating_add(1));
+    }
+
+    /// How many retries it made on a UTC day.
+    pub(super) const fn retries_on(&self, day: i64) -> u32 {
+        if self.retries.0 == day { self.retries.1 } else { 0 }
     }
 
     /// Whether instants of its rule become occurrences.

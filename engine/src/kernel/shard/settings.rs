@@ -28,6 +28,11 @@ impl Settings {
     pub(super) fn weight(&self, tenant: u32) -> u32 {
         self.tenants.get(tenant as usize).map_or(1, |set| set.settings.weight)
     }
+
+    /// Whether what workers do with a queue's occurrences is followed.
+    pub(super) fn is_tracked(&self, queue: u32) -> bool {
+        self.queues.get(queue as usize).is_none_or(|set| set.settings.tracked)
+    }
 }
 
 impl Shard {

@@ -46,6 +46,8 @@ pub struct Turn {
     pub staged: Vec<OccurrenceNo>,
     /// To be handed over now.
     pub releases: Vec<Release>,
+    /// The embedded queue is not to serve these any more.
+    pub withdrawn: Vec<OccurrenceNo>,
     /// Nothing that was staged for instants up to this one is needed any more.
     pub forget_staged: Option<UnixMs>,
     /// Once the LSN is durable, the queue may drop what consumers acknowledged up to the entry.

@@ -43,6 +43,12 @@ pub struct Receipted {
 struct Reach {
     canceled: Vec<OccurrenceNo>,
     kept: Vec<OccurrenceNo>,
+    /// What runs, and is only to end as it likes.
+    running: Vec<OccurrenceNo>,
+    /// What runs, and is asked to stop.
+    stopping: Vec<OccurrenceNo>,
+    /// What is canceled in the queue.
+    withdrawn: Vec<OccurrenceNo>,
     closing: Closing,
 }
 
@@ -77,6 +83,7 @@ impl Shard {
             }
             refusal
         })?;
+        self.check_followed(spec)?;
         let keeps_due = pending == Pending::Keep;
         if keeps_due {
             self.decide_due(number, base, turn)?;
@@ -128,7 +135,8 @@ impl Shard {
         if self.schedule(number).is_canceled {
             return Ok(self.unchanged(number, now));
         }
-        let reach = self.reach(number, now.max(self.log_time), Pending::Cancel);
+        let mut reach = self.reach(number, now.max(self.log_time), Pending::Cancel);
+        reach.stopping = reach.running.drain(..).collect();
         let record = record::Canceled { schedule: number, closing: reach.closing.clone() };
         self.record(Record::Canceled(record), now, turn);
         Ok(self.receipted(number, reach, now, turn))
@@ -143,19 +151,20 @@ impl Shard {
     fn receipted(&mut self, number: u32, reach: Reach, now: UnixMs, turn: &mut Turn) -> (Receipted, Lsn) {
         turn.urge(Urgency::Prompt);
         self.rearm(number);
-        let Reach { canceled, mut kept, closing } = reach;
+        let Reach { canceled, mut kept, running, stopping, withdrawn, closing } = reach;
+        turn.withdrawn.extend(withdrawn);
         let ranges = closing.due.iter().chain(&closing.backfills);
         self.counters.canceled += canceled.len() as u64 + ranges.clone().map(|range| range.count).sum::<u64>();
-        kept.extend(self.enqueued_of(number));
+        kept.extend(running);
         kept.sort_unstable();
-        let over = canceled.len().saturating_sub(RECEIPT_IDS) + kept.len().saturating_sub(RECEIPT_IDS);
+        let over: usize = [&canceled, &kept, &stopping].map(|list| list.len().saturating_sub(RECEIPT_IDS)).iter().sum();
         let row = self.schedule(number);
         let shown = row.text.ranges.len().saturating_sub(ranges.count());
         let receipt = Receipt {
             version: row.version,
             canceled: self.ids(&canceled),
             kept: self.ids(&kept),
-            cancel_requested: Vec::new(),
+            cancel_requested: self.ids(&stopping),
             ranges: row.text.ranges[shown..].to_vec(),
             truncated: over as u64,
         };
@@ -183,13 +192,16 @@ impl Shard {
         let mut reach = Reach::default();
         for occurrence in self.scheduled_of(number) {
             let row = self.occurrences.row(occurrence).expect("it was just found");
-            let may_be_there =
-                row.holder == Holder::Queue || (occurrence < self.unread_below && row.available_at <= now);
+            // A queue whose runs are followed asks before it runs anything.
+            let may_be_there = !row.is_tracked
+                && (row.holder == Holder::Queue || (occurrence < self.unread_below && row.available_at <= now));
             let is_kept = pending == Pending::Keep && row.scheduled_for <= now;
             if may_be_there || is_kept { &mut reach.kept } else { &mut reach.canceled }.push(occurrence);
         }
+        let kept_there = reach.kept.len();
+        self.reach_unsettled(number, pending, &mut reach);
         // In a history the order is that of instants, in records that of numbers.
-        let mut kept: Vec<u64> = reach.kept.iter().map(|number| number.0).collect();
+        let mut kept: Vec<u64> = reach.kept[..kept_there].iter().map(|number| number.0).collect();
         kept.sort_unstable();
         reach.closing.kept = runs_of(&kept);
         reach.closing.due = self.undecided(number, now);
@@ -223,22 +235,25 @@ impl Shard {
         left
     }
 
-    /// What is with workers and not completed.
-    fn enqueued_of(&self, schedule: u32) -> Vec<OccurrenceNo> {
-        let mut found = Vec::new();
-        if self.config.final_when_enqueued {
-            return found;
-        }
-        let mut at = self.schedule(schedule).newest;
-        while let Some(number) = at
-            && let Some(row) = self.occurrences.row(number)
-        {
-            if row.state == State::Enqueued {
-                found.push(number);
+    /// What a call does to what the queue follows.
+    fn reach_unsettled(&self, schedule: u32, pending: Pending, reach: &mut Reach) {
+        for occurrence in self.runs.unsettled_of(schedule) {
+            match self.occurrences.row(occurrence).expect("what is unsettled has a row").state {
+                State::Running => reach.running.push(occurrence),
+                State::Enqueued | State::RetryWait if pending == Pending::Keep => reach.kept.push(occurrence),
+                State::Enqueued | State::RetryWait => {
+                    reach.canceled.push(occurrence);
+                    reach.withdrawn.push(occurrence);
+                }
+                State::Scheduled
+                | State::Succeeded
+                | State::Dead
+                | State::Held
+                | State::Missed
+                | State::SkippedOverlap
+                | State::Canceled => {}
             }
-            at = row.older;
         }
-        found
     }
 
     fn ids(&self, numbers: &[OccurrenceNo]) -> Vec<OccurrenceId> {

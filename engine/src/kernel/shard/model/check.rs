@@ -92,6 +92,7 @@ pub(super) fn derived_state(world: &World) {
     let outbox: BTreeSet<(u32, UnixMs, OccurrenceNo)> = shard.outbox.iter().chain(due).collect();
     let resends = shard.resends.iter().map(|(_, number)| *number);
     let lines: BTreeSet<OccurrenceNo> = shard.catch_up.iter().map(|(_, _, number)| number).chain(resends).collect();
+    let in_lobby: BTreeSet<OccurrenceNo> = shard.lobby.iter().collect();
     let mut handed_over = [0; Lane::ALL.len()];
     for (number, row) in shard.occurrences.iter() {
         match row.holder {
@@ -99,7 +100,8 @@ pub(super) fn derived_state(world: &World) {
             Holder::Outbox => assert!(outbox.contains(&(row.tenant, row.available_at, number)), "{row:?}"),
             Holder::Line => assert!(lines.contains(&number), "{row:?}"),
             Holder::Withheld => assert!(shard.withheld.contains(&number)),
-            Holder::Queue => {
+            Holder::Lobby => assert!(in_lobby.contains(&number), "{row:?} waits for nothing"),
+            Holder::Queue | Holder::Claimed => {
                 handed_over[row.lane as usize] += 1;
                 let is_over = !matches!(row.state, State::Scheduled | State::Enqueued);
                 assert!(is_over || world.queue.owes(number), "{} was handed over and forgotten", row.id);
@@ -110,7 +112,7 @@ pub(super) fn derived_state(world: &World) {
     let window = shard.config.window;
     assert!(handed_over.iter().sum::<usize>() <= window, "{handed_over:?} is more than {window}");
     let catch_up = (window / 4).max(1);
-    let sends_again = !world.config.final_when_enqueued || !world.sent_again_since.is_empty();
+    let sends_again = world.config.is_embedded || !world.sent_again_since.is_empty();
     assert!(handed_over[Lane::CatchUp as usize] <= catch_up || sends_again, "{handed_over:?} of {catch_up}");
 }
 
@@ -271,10 +273,10 @@ pub(super) fn queue(world: &World) {
         let forgotten = world.sent_again_since.get(&stream).is_some_and(|since| row.enqueued_at < Some(*since));
         match row.state {
             State::Enqueued => assert!(forgotten || accepted.contains(&row.id), "{} is not in the queue", row.id),
-            State::Missed | State::Canceled if world.config.final_when_enqueued => {
+            State::Missed | State::Canceled if !row.is_tracked => {
                 assert!(!accepted.contains(&row.id), "{} is {:?} and ran", row.id, row.state);
             }
-            State::Missed | State::Canceled | State::Scheduled | State::Succeeded => {}
+            _ => {}
         }
     }
 }

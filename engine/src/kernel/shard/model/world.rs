@@ -75,7 +75,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(script: &mut Script<'_>, zones: &Arc<ZoneSet>) -> Self {
         let config = Config {
-            final_when_enqueued: script.chance(170),
+            is_embedded: script.chance(90),
             turn_limit: 1 + script.below(40),
             live_limit: if script.chance(60) { 1 + script.below(60) } else { 100_000 },
             window: if script.chance(60) { 1 + script.below(20) } else { 100_000 },
@@ -408,22 +408,19 @@ impl World {
     /// A worker completes something.
     fn complete(&mut self, script: &mut Script<'_>) {
         let enqueued = self.enqueued();
-        if !self.config.final_when_enqueued && !enqueued.is_empty() {
+        if !enqueued.is_empty() {
             let mut turn = Turn::default();
             let now = self.tell_time();
             let number = enqueued[script.below(enqueued.len().min(60_000))];
-            assert!(self.shard.complete(number, now, &mut turn).is_some());
+            assert!(self.shard.complete_unclaimed(number, now, &mut turn).is_some());
             self.carry_out(turn);
         }
     }
 
     fn complete_all(&mut self) {
-        if self.config.final_when_enqueued {
-            return;
-        }
         let mut turn = Turn::default();
         for number in self.enqueued() {
-            assert!(self.shard.complete(number, self.now, &mut turn).is_some());
+            assert!(self.shard.complete_unclaimed(number, self.now, &mut turn).is_some());
         }
         self.carry_out(turn);
     }
@@ -433,7 +430,7 @@ impl World {
         let durable = usize::try_from(self.shard.durable.0).expect("a short log");
         self.log.truncate(durable + script.below(self.log.len() - durable + 1));
         self.effects.clear();
-        self.queue.crash(self.config.final_when_enqueued, script);
+        self.queue.crash(!self.config.is_embedded, script);
         self.pass(script.span_ms());
         self.shard = check::replayed(self).with_permits(Box::new(self.permits.afresh()));
         check::promises(self);

@@ -5,7 +5,6 @@ use crate::kernel::{
     occurrence::{OccurrenceNo, State},
     record::{Canceled, Closing, Record},
     schedule::ScheduleState,
-    shard::Config,
 };
 
 #[test]
@@ -65,19 +64,6 @@ fn what_was_kept_and_came_back_is_still_delivered() {
     rig.shard.returned(&std::mem::take(&mut rig.handed));
     rig.advance(at("08:00:11"));
     assert_eq!(rig.handed, [OccurrenceNo(0)]);
-}
-
-#[test]
-fn with_a_worker_it_is_listed_as_kept_and_can_be_completed() {
-    let mut rig = Rig::with(Config::default(), at("08:00:00"));
-    let id = rig.create(1, &every(10_000, at("08:00:00")), at("08:00:00"));
-    rig.work_off(at("08:00:10"));
-    rig.land(at("08:00:10"));
-    let canceled = rig.cancel(id, at("08:00:11"));
-    assert_eq!(canceled.receipt.kept.len(), 1);
-    assert_eq!(rig.log.last(), Some(&Record::Canceled(Canceled { schedule: 0, closing: Closing::default() })));
-    rig.turn(|shard, turn| assert!(shard.complete(OccurrenceNo(0), at("08:00:12"), turn).is_some()));
-    assert_eq!(rig.state(0), State::Succeeded);
 }
 
 #[test]

@@ -109,14 +109,14 @@ fn what_survived_and_what_is_older_than_the_window_is_not_sent_again() {
 
 #[test]
 fn a_worker_that_completes_what_is_about_to_be_sent_again_stops_it() {
-    let mut rig = Rig::with(Config::default(), at("08:00:00"));
+    let mut rig = Rig::with(Config { is_embedded: true, ..Config::default() }, at("08:00:00"));
     rig.create(1, &every(10_000, at("08:00:00")), at("08:00:00"));
     rig.work_off(at("08:00:10"));
     rig.land(at("08:00:10"));
     let records = rig.log.len();
     rig.crash(records, at("08:00:11"));
     rig.shard.queue_ready();
-    rig.turn(|shard, turn| assert!(shard.complete(OccurrenceNo(0), at("08:00:11"), turn).is_some()));
+    rig.turn(|shard, turn| assert!(shard.complete_unclaimed(OccurrenceNo(0), at("08:00:11"), turn).is_some()));
     rig.advance(at("08:00:11"));
     assert_eq!((rig.handed.len(), rig.state(0)), (0, State::Succeeded));
 }

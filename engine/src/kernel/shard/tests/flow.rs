@@ -8,7 +8,7 @@ use crate::kernel::{
     record::{Enqueued, Materialized, Named, Record, RuleBody, ScheduleCreated, SpecBody, Time},
     refusal::RefusalCode,
     schedule::{Rule, ScheduleState},
-    shard::{CommandError, Config, Creation, Release, Turn, Urgency},
+    shard::{CommandError, Creation, Release, Turn, Urgency},
     time::UnixMs,
 };
 
@@ -46,11 +46,10 @@ fn an_instant_is_materialised_ahead_released_on_time_and_lands() {
     let named = |name: &str| Named { name: name.into() };
     let before = rig.log.len();
     assert_eq!(
-        rig.log[before - 4..],
+        rig.log[before - 3..],
         [
             Record::Time(Time { forward_ms: 30_000 }),
             Record::TenantNamed(named("acme")),
-            Record::QueueNamed(named("mail")),
             Record::ScheduleCreated(Box::new(created)),
         ]
     );
@@ -163,8 +162,7 @@ fn two_schedules_fire_at_every_instant_they_share() {
 #[test]
 fn half_a_million_on_one_millisecond_take_many_short_turns() {
     const SCHEDULES: u32 = 500_000;
-    let config = Config { final_when_enqueued: true, ..Config::default() };
-    let mut rig = Rig::with(config, at("08:00:00"));
+    let mut rig = Rig::new(at("08:00:00"));
     let mut one_off = spec(Rule::At(at("09:00:00")));
     one_off.payload.clear();
     let mut turn = Turn::default();

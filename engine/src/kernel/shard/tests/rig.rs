@@ -11,6 +11,7 @@ use crate::kernel::{
     record::{Opened, Record},
     schedule::{InstantRange, Rule, Spec},
     shard::{CommandError, Config, Creation, Receipted, Shard, Turn},
+    tenant::{QueueSettings, Revised},
     time::UnixMs,
 };
 
@@ -46,8 +47,13 @@ pub(super) struct Rig {
 }
 
 impl Rig {
+    /// With a queue in another process, `mail`, that nobody follows: what it accepted is done.
     pub(super) fn new(now: UnixMs) -> Self {
-        Self::with(Config { final_when_enqueued: true, ..Config::default() }, now)
+        let mut rig = Self::with(Config::default(), now);
+        let settings = QueueSettings { tracked: false, ..QueueSettings::default() };
+        rig.turn(|shard, turn| assert!(shard.set_queue("mail", Revised { revision: 1, settings }, now, turn).0 > 0));
+        rig.records();
+        rig
     }
 
     pub(super) fn with(config: Config, now: UnixMs) -> Self {

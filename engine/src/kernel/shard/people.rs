@@ -1,0 +1,208 @@
+//! What people decide about occurrences: replaying what is DEAD, resolving what is HELD, and the evidence they look at.
+
+use super::{Shard, Turn, Urgency, apply_runs::DAY_MS, lobby::is_caught_up, occurrences::OccurrenceRow, stream_number};
+use crate::kernel::{
+    attempt::{AttemptResult, Failure, Resolution},
+    evidence::{Evidence, Jitter, PriorOutcome, RetryBudget, ScheduleType},
+    gate::Lsn,
+    id::{Kind, OccurrenceId},
+    occurrence::{EntryId, Occurrence, OccurrenceNo, State, Stream},
+    record::{Record, Replayed, Resolved, RuleBody, Settled},
+    time::UnixMs,
+};
+
+/// A person's decision about a HELD occurrence.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// What.
+    pub resolution: Resolution,
+    /// Who.
+    pub reviewer: String,
+    /// Why.
+    pub note: String,
+}
+
+/// Why a person's decision about an occurrence is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewRefusal {
+    /// There is no such occurrence, or the caller may not see it.
+    NotFound,
+    /// It is in this state, which leaves nothing to decide.
+    State(State),
+    /// Its schedule was deleted.
+    ScheduleCanceled,
+}
+
+/// Where a list of DEAD occurrences goes on: behind what died then.
+pub type DeadPlace = (UnixMs, OccurrenceNo);
+
+impl Shard {
+    /// Gives a DEAD occurrence its attempts anew, under the same id. The answer may leave once the LSN is durable.
+    ///
+    /// # Errors
+    /// See [`ReviewRefusal`].
+    pub fn replay_dead(
+        &mut self,
+        id: OccurrenceId,
+        tenant: Option<&str>,
+        now: UnixMs,
+        turn: &mut Turn,
+    ) -> Result<(Occurrence, Lsn), ReviewRefusal> {
+        let number = self.seen_by(id, tenant)?;
+        let row = self.occurrences.row(number).ok_or(ReviewRefusal::NotFound)?;
+        if row.state != State::Dead {
+            return Err(ReviewRefusal::State(row.state));
+        }
+        if self.schedule(row.schedule).is_canceled {
+            return Err(ReviewRefusal::ScheduleCanceled);
+        }
+        self.record(Record::Replayed(Replayed { occurrence: number.0 }), now, turn);
+        turn.urge(Urgency::Prompt);
+        self.enter_line(number, self.lsn);
+        Ok((self.occurrence(number).ok_or(ReviewRefusal::NotFound)?, self.lsn))
+    }
+
+    /// Decides about a HELD occurrence. The answer may leave once the LSN is durable.
+    ///
+    /// # Errors
+    /// See [`ReviewRefusal`].
+    pub fn resolve_held(
+        &mut self,
+        id: OccurrenceId,
+        tenant: Option<&str>,
+        decided: Decided,
+        now: UnixMs,
+        turn: &mut Turn,
+    ) -> Result<(Occurrence, Lsn), ReviewRefusal> {
+        let number = self.seen_by(id, tenant)?;
+        let row = self.occurrences.row(number).ok_or(ReviewRefusal::NotFound)?;
+        if row.state != State::Held {
+            return Err(ReviewRefusal::State(row.state));
+        }
+        let Decided { resolution, reviewer, note } = decided;
+        if resolution == Resolution::Retry && self.schedule(row.schedule).is_canceled {
+            return Err(ReviewRefusal::ScheduleCanceled);
+        }
+        self.record(Record::Resolved(Resolved { occurrence: number.0, resolution, reviewer, note }), now, turn);
+        turn.urge(Urgency::Prompt);
+        match resolution {
+            Resolution::Retry => self.enter_line(number, self.lsn),
+            Resolution::Succeeded => self.counters.completed += 1,
+            Resolution::Dead => self.counters.dead += 1,
+        }
+        turn.more |= self.lobby.is_stirred();
+        Ok((self.occurrence(number).ok_or(ReviewRefusal::NotFound)?, self.lsn))
+    }
+
+    fn seen_by(&self, id: OccurrenceId, tenant: Option<&str>) -> Result<OccurrenceNo, ReviewRefusal> {
+        let number = self.occurrences.number(id).ok_or(ReviewRefusal::NotFound)?;
+        let row = self.occurrences.row(number).ok_or(ReviewRefusal::NotFound)?;
+        let owner = self.tenants.name(row.tenant).map(|name| &**name);
+        if tenant.is_some() && tenant != owner { Err(ReviewRefusal::NotFound) } else { Ok(number) }
+    }
+
+    /// A tenant's DEAD occurrences behind `after`, those that died first first.
+    #[must_use]
+    pub fn dead(&self, tenant: &str, after: Option<DeadPlace>, limit: usize) -> Vec<(DeadPlace, Occurrence)> {
+        let Some(tenant) = self.tenants.number(tenant) else { return Vec::new() };
+        let dead = self.runs.dead_of(tenant, after).take(limit);
+        dead.filter_map(|place| Some((place, self.occurrence(place.1)?))).collect()
+    }
+
+    /// A tenant's HELD occurrences behind `after`, oldest first.
+    #[must_use]
+    pub fn held(&self, tenant: &str, after: Option<OccurrenceNo>, limit: usize) -> Vec<(OccurrenceNo, Occurrence)> {
+        let Some(tenant) = self.tenants.number(tenant) else { return Vec::new() };
+        let held = self.runs.held_of(tenant, after).take(limit);
+        held.filter_map(|number| Some((number, self.occurrence(number)?))).collect()
+    }
+
+    /// Every consumer acknowledged everything in `stream` up to an entry. What was never claimed of it is somebody's who
+    /// does not claim: it is done.
+    pub fn settled(&mut self, stream: Stream, through: EntryId, now: UnixMs, turn: &mut Turn) {
+        let EntryId { generation, counter } = through;
+        let settled = Settled { stream: stream_number(stream), generation, counter };
+        let done = self.settled_rows(&settled).len();
+        if done > 0 {
+            self.counters.unclaimed += done as u64;
+            self.record(Record::Settled(settled), now, turn);
+            turn.urge(Urgency::Within(1_000));
+        }
+    }
+
+    /// The evidence about an occurrence, if the caller may see it, and the LSN that it rests on.
+    #[must_use]
+    pub fn evidence_of(&self, id: OccurrenceId, tenant: Option<&str>, now: UnixMs) -> Option<(Evidence, Lsn)> {
+        let number = self.seen_by(id, tenant).ok()?;
+        let schedule = self.occurrences.row(number)?.schedule;
+        Some((self.evidence(number, now), self.schedule(schedule).changed))
+    }
+
+    pub(super) fn evidence(&self, number: OccurrenceNo, now: UnixMs) -> Evidence {
+        let Some(row) = self.occurrences.row(number) else { return Evidence::default() };
+        let schedule = self.schedule(row.schedule);
+        let policies = self.policies_of(row.schedule, row.version);
+        let (schedule_type, expression, timezone) = described(schedule.plan.body(&self.calendar));
+        let run = self.runs.of(number);
+        let last = run.and_then(|run| run.attempts.last());
+        let review = run.and_then(|run| run.review.as_deref());
+        let day = now.max(self.log_time).0.div_euclid(DAY_MS);
+        let used = schedule.retries_on(day);
+        Evidence {
+            job_id: Some(schedule.id),
+            schedule_type: Some(schedule_type),
+            schedule_expression: Some(expression),
+            timezone,
+            last_run_at: schedule.last_run_at,
+            next_run_at: schedule.next,
+            missed_run_policy: Some(policies.misfire),
+            jitter_window: self.jitter_of(row),
+            lease_id: run.and_then(|run| run.token),
+            lease_owner: last.map(|attempt| attempt.worker.to_string()),
+            lease_expires_at: last.map(|attempt| attempt.lease_expires_at),
+            idempotency_key: Some(row.id),
+            attempt: Some(self.runs.made(number).saturating_add(1)),
+            retry_budget: Some(RetryBudget { limit: policies.retry.budget, used }),
+            backoff_ms: run.and_then(|run| run.delay_ms),
+            run_state: Some(row.state),
+            result_ref: review
+                .and_then(|review| review.late_result.clone())
+                .or_else(|| last.and_then(|attempt| attempt.result_ref.clone())),
+            review_owner: schedule.text.review_owner.clone(),
+            prior_outcome: match last.and_then(|attempt| attempt.result) {
+                Some(AttemptResult::Failed(Failure::LeaseExpired)) => PriorOutcome::LeaseExpired,
+                Some(AttemptResult::Failed(Failure::Restarted)) => PriorOutcome::Restarted,
+                _ => PriorOutcome::NoCommittedResult,
+            },
+            is_caught_up: is_caught_up(row),
+            settled: review.map(|review| review.settled.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// How far it was spread, and how far its version might have spread it; `None`: that is not known any more.
+    fn jitter_of(&self, row: &OccurrenceRow) -> Option<Jitter> {
+        if row.kind != Kind::Regular {
+            return Some(Jitter { window_ms: 0, offset_ms: 0 });
+        }
+        let schedule = self.schedule(row.schedule);
+        let window_ms = if schedule.version == row.version {
+            schedule.flexible_window_ms
+        } else {
+            self.superseded.get(&(row.schedule, row.version))?.flexible_window_ms
+        };
+        Some(Jitter { window_ms, offset_ms: row.available_at.since(row.scheduled_for) })
+    }
+}
+
+/// A rule's kind, its text and its zone.
+fn described(rule: RuleBody) -> (ScheduleType, String, Option<String>) {
+    match rule {
+        RuleBody::Cron { expr, zone, .. } => (ScheduleType::Cron, expr, Some(zone)),
+        RuleBody::Every { every_ms, anchor_ms } => {
+            (ScheduleType::Interval, format!("every {every_ms} ms from {}", UnixMs(anchor_ms)), None)
+        }
+        RuleBody::At { at_ms, local } => {
+            (ScheduleType::OneOff, UnixMs(at_ms).to_string(), local.map(|local| local.zone))
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The table of runs: what is known of each occurrence that was claimed, held, or is dead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::kernel::{
+    attempt::{Attempt, AttemptResult, Resolution},
+    evidence::HoldReason,
+    lease::LeaseToken,
+    occurrence::{OccurrenceNo, Reason},
+    time::UnixMs,
+};
+
+/// So many of an occurrence's attempts are kept, the latest; all of them are counted.
+const KEEP_ATTEMPTS: usize = 16;
+
+/// What became of an occurrence behind the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    /// How many attempts were made.
+    pub(super) made: u32,
+    /// How many are allowed in all; a replay grants more.
+    pub(super) allowed: u32,
+    /// The latest attempts, oldest first.
+    pub(super) attempts: Vec<Attempt>,
+    /// The latest claim's token: no other one moves the occurrence on.
+    pub(super) token: Option<LeaseToken>,
+    /// How long its lease lasts without a heartbeat.
+    pub(super) lease_ms: i64,
+    /// Whether a restart of the engine ends its attempt.
+    pub(super) is_in_process: bool,
+    /// A call came while it ran: what it becomes unless it succeeds.
+    pub(super) called_off: Option<Reason>,
+    /// It was asked to stop.
+    pub(super) stop_asked: bool,
+    /// How long the latest retry had to wait.
+    pub(super) delay_ms: Option<u64>,
+    /// When it died.
+    pub(super) died_at: Option<UnixMs>,
+    /// What people decided.
+    pub(super) review: Option<Box<Review>>,
+    /// Derived: when its lease or its back-off ends, in elapsed time.
+    pub(super) lapses_at_ms: Option<i64>,
+    /// Derived: its worker lived in a process that is gone.
+    pub(super) is_orphan: bool,
+}
+
+/// What is known only of what people had to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Review {
+    /// Why it is HELD.
+    pub(super) holds: Vec<HoldReason>,
+    /// What people settled: it is not held for these again.
+    pub(super) settled: Vec<HoldReason>,
+    /// A person wants it to run, since then: it is never skipped, and its deadline counts from here.
+    pub(super) asked_at: Option<UnixMs>,
+    /// The latest decision: what, by whom, why.
+    pub(super) decision: Option<(Resolution, String, String)>,
+    /// What a worker answered after the attempt had been held.
+    pub(super) late_result: Option<String>,
+}
+
+impl Run {
+    /// A claim's attempt begins.
+    pub(super) fn begin(&mut self, mut attempt: Attempt, token: LeaseToken) {
+        self.made = self.made.saturating_add(1);
+        attempt.number = self.made;
+        self.token = Some(token);
+        if self.attempts.len() == KEEP_ATTEMPTS {
+            self.attempts.remove(0);
+        }
+        self.attempts.reserve_exact(1);
+        self.attempts.push(attempt);
+    }
+
+    /// The running attempt ends.
+    pub(super) fn finish(&mut self, result: AttemptResult, message: Option<String>, at: UnixMs) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            (attempt.result, attempt.message, attempt.finished_at) = (Some(result), message, Some(at));
+        }
+        self.is_orphan = false;
+    }
+
+    pub(super) fn review_mut(&mut self) -> &mut Review {
+        self.review.get_or_insert_default()
+    }
+
+    /// When a person asked for it to run.
+    pub(super) fn asked_at(&self) -> Option<UnixMs> {
+        self.review.as_ref()?.asked_at
+    }
+}
+
+/// All runs, and what must be found among occurrences that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    by_number: BTreeMap<OccurrenceNo, Run>,
+    /// By schedule: what a queue follows and has not ended (ENQUEUED, RUNNING, RETRY_WAIT, HELD).
+    unsettled: BTreeSet<(u32, OccurrenceNo)>,
+    /// By tenant: what is DEAD, and since when.
+    dead: BTreeMap<u32, BTreeSet<(UnixMs, OccurrenceNo)>>,
+    /// By tenant: what is HELD.
+    held: BTreeSet<(u32, OccurrenceNo)>,
+    /// Derived: leases and back-offs by their end in elapsed time.
+    lapses: BTreeSet<(i64, OccurrenceNo)>,
+}
+
+impl Runs {
+    pub(super) fn of(&self, number: OccurrenceNo) -> Option<&Run> {
+        self.by_number.get(&number)
+    }
+
+    pub(super) fn of_mut(&mut self, number: OccurrenceNo) -> Option<&mut Run> {
+        self.by_number.get_mut(&number)
+    }
+
+    /// The run of an occurrence, from now on if there was none.
+    pub(super) fn entry(&mut self, number: OccurrenceNo) -> &mut Run {
+        self.by_number.entry(number).or_default()
+    }
+
+    /// How many attempts an occurrence had.
+    pub(super) fn made(&self, number: OccurrenceNo) -> u32 {
+        self.of(number).map_or(0, |run| run.made)
+    }
+
+    /// All runs, oldest occurrence first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (OccurrenceNo, &Run)> {
+        self.by_number.iter().map(|(number, run)| (*number, run))
+    }
+
+    pub(super) fn set_unsettled(&mut self, schedule: u32, number: OccurrenceNo, is_unsettled: bool) {
+        if is_unsettled {
+            self.unsettled.insert((schedule, number));
+        } else {
+            self.unsettled.remove(&(schedule, number));
+        }
+    }
+
+    /// What a queue follows of a schedule and has not ended, oldest number first.
+    pub(super) fn unsettled_of(&self, schedule: u32) -> impl Iterator<Item = OccurrenceNo> {
+        let all = (schedule, OccurrenceNo(0))..=(schedule, OccurrenceNo(u64::MAX));
+        self.unsettled.range(all).map(|(_, number)| *number)
+    }
+
+    /// What queues follow and has not ended.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = OccurrenceNo> {
+        self.unsettled.iter().map(|(_, number)| *number)
+    }
+
+    pub(super) fn set_held(&mut self, tenant: u32, number: OccurrenceNo, is_held: bool) {
+        if is_held {
+            self.held.insert((tenant, number));
+        } else {
+            self.held.remove(&(tenant, number));
+        }
+    }
+
+    /// A tenant's HELD occurrences behind `after`, oldest number first.
+    pub(super) fn held_of(&self, tenant: u32, after: Option<OccurrenceNo>) -> impl Iterator<Item = OccurrenceNo> {
+        let from = after.map_or(0, |after| after.0.saturating_add(1));
+        let all = (tenant, OccurrenceNo(from))..=(tenant, OccurrenceNo(u64::MAX));
+        self.held.range(all).map(|(_, number)| *number)
+    }
+
+    /// An occurrence died, or lives again.
+    pub(super) fn set_dead(&mut self, tenant: u32, number: OccurrenceNo, at: Option<UnixMs>) {
+        let run = self.by_number.entry(number).or_default();
+        let before = std::mem::replace(&mut run.died_at, at);
+        let dead = self.dead.entry(tenant).or_default();
+        if let Some(before) = before {
+            dead.remove(&(before, number));
+        }
+        if let Some(at) = at {
+            dead.insert((at, number));
+        } else if dead.is_empty() {
+            self.dead.remove(&tenant);
+        }
+    }
+
+    /// A tenant's DEAD occurrences behind `after`, those that died first first.
+    pub(super) fn dead_of(
+        &self,
+        tenant: u32,
+        after: Option<(UnixMs, OccurrenceNo)>,
+    ) -> impl Iterator<Item = (UnixMs, OccurrenceNo)> {
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let dead = self.dead.get(&tenant);
+        dead.into_iter().flat_map(move |dead| dead.range((from, std::ops::Bound::Unbounded))).copied()
+    }
+
+    /// How many of a tenant's occurrences are DEAD.
+    pub(super) fn dead_len(&self, tenant: u32) -> usize {
+        self.dead.get(&tenant).map_or(0, BTreeSet::len)
+    }
+
+    /// The run's lease or back-off ends then, or is no more.
+    pub(super) fn set_lapse(&mut self, number: OccurrenceNo, at_ms: Option<i64>) {
+        let Some(run) = self.by_number.get_mut(&number) else { return };
+        if let Some(before) = std::mem::replace(&mut run.lapses_at_ms, at_ms) {
+            self.lapses.remove(&(before, number));
+        }
+        if let Some(at_ms) = at_ms {
+            self.lapses.insert((at_ms, number));
+        }
+    }
+
+    /// The first lease or back-off that ends.
+    pub(super) fn first_lapse(&self) -> Option<(i64, OccurrenceNo)> {
+        self.lapses.first().copied()
+    }
+
+    /// Everything that lapses, for the checker.
+    pub(super) fn lapses(&self) -> impl Iterator<Item = (i64, OccurrenceNo)> {
+        self.lapses.iter().copied()
+    }
+
+    /// An occurrence is forgotten.
+    pub(super) fn forget(&mut self, tenant: u32, number: OccurrenceNo) {
+        if self.of(number).is_some_and(|run| run.died_at.is_some()) {
+            self.set_dead(tenant, number, None);
+        }
+        self.set_lapse(number, None);
+        self.by_number.remove(&number);
+    }
+}
