@@ -102,6 +102,7 @@ impl Occurrences {
         OccurrenceNo(self.next)
     }
 
+    #[cfg(test)]
     pub(super) const fn len(&self) -> usize {
         self.len
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{timeline, world::World};
+use super::{runs, timeline, world::World};
 use crate::kernel::{
     calendar::CronRule,
     id::Kind,
@@ -26,9 +26,11 @@ pub(super) fn turn(world: &World, turn: &Turn) {
         let lateness_ms = world.now.since(row.available_at);
         assert!(lateness_ms >= 0, "{} is released {} ms early", row.id, -lateness_ms);
         let allowed_ms = world.shard.policies_of(row.schedule, row.version).max_lateness_ms;
-        let is_judged = row.kind != Kind::Regular || row.lane == Lane::CatchUp || row.state == State::Enqueued;
+        let was_judged = row.state != State::Scheduled || row.reason.is_some() || row.enqueued_at.is_some();
+        let is_judged = row.kind != Kind::Regular || row.lane == Lane::CatchUp || was_judged;
         assert!(is_judged || lateness_ms.cast_unsigned() <= allowed_ms, "{} is {lateness_ms} ms late", row.id);
-        assert!(matches!(row.state, State::Scheduled | State::Enqueued) && row.holder == Holder::Queue, "{row:?}");
+        let is_open = matches!(row.state, State::Scheduled | State::Enqueued | State::RetryWait);
+        assert!(is_open && row.holder == Holder::Queue, "{row:?}");
     }
     for (record, later) in turn.records.iter().zip(1..) {
         if let Record::Misfired(misfired) = record {
@@ -52,7 +54,12 @@ fn check_misfire(world: &World, misfired: &Misfired) {
     let missed = one_by_one.iter().map(|row| row.scheduled_for).chain(range.map(|(_, last)| last));
     let last_missed = missed.max();
     assert!(last_missed < admitted.first().copied().or(Some(UnixMs::MAX)), "the latest are admitted: {misfired:?}");
-    let version = one_by_one.first().map_or(schedule.version, |row| row.version);
+    // What it admitted of an older version may be all that there was of that.
+    let is_admitted = |row: &OccurrenceRow| {
+        row.schedule == misfired.schedule && row.kind == Kind::Regular && admitted.contains(&row.scheduled_for)
+    };
+    let one_admitted = || shard.occurrences.iter().map(|(_, row)| row).find(|row| is_admitted(row));
+    let version = one_by_one.first().copied().or_else(one_admitted).map_or(schedule.version, |row| row.version);
     let policies = shard.policies_of(misfired.schedule, version);
     match policies.misfire {
         Misfire::Skip => assert!(admitted.is_empty(), "SKIP admits nothing late: {misfired:?}"),
@@ -84,6 +91,7 @@ pub(super) fn derived_state(world: &World) {
         history_order(shard, row);
     }
     assert_eq!(by_state, shard.schedules_by_state());
+    runs::derived_state(shard);
     assert!(shard.parked.len() <= shard.schedules.end() as usize, "parked twice: {:?}", shard.parked);
     shard.due.assert_consistent();
     shard.catch_up.assert_consistent();
@@ -103,7 +111,7 @@ pub(super) fn derived_state(world: &World) {
             Holder::Lobby => assert!(in_lobby.contains(&number), "{row:?} waits for nothing"),
             Holder::Queue | Holder::Claimed => {
                 handed_over[row.lane as usize] += 1;
-                let is_over = !matches!(row.state, State::Scheduled | State::Enqueued);
+                let is_over = !matches!(row.state, State::Scheduled | State::Enqueued | State::RetryWait);
                 assert!(is_over || world.queue.owes(number), "{} was handed over and forgotten", row.id);
             }
         }
@@ -112,7 +120,8 @@ pub(super) fn derived_state(world: &World) {
     let window = shard.config.window;
     assert!(handed_over.iter().sum::<usize>() <= window, "{handed_over:?} is more than {window}");
     let catch_up = (window / 4).max(1);
-    let sends_again = world.config.is_embedded || !world.sent_again_since.is_empty();
+    let has_runs = shard.runs.iter().next().is_some();
+    let sends_again = world.config.is_embedded || has_runs || !world.sent_again_since.is_empty();
     assert!(handed_over[Lane::CatchUp as usize] <= catch_up || sends_again, "{handed_over:?} of {catch_up}");
 }
 
@@ -163,6 +172,7 @@ fn digest(shard: &Shard) -> Vec<String> {
         let plan = (row.plan.body(&shard.calendar), row.plan.bounds());
         lines.push(format!("{identity:?} {cursor:?} {times:?} {plan:?} {:?}", row.text));
     }
+    lines.extend(shard.runs.iter().map(|(number, run)| format!("{number:?} {:?}", runs::bare(run))));
     let bare = |row: &OccurrenceRow| {
         let mut row = row.clone();
         row.holder = Holder::Nobody;
@@ -177,7 +187,7 @@ fn digest(shard: &Shard) -> Vec<String> {
 pub(super) fn dispositions(world: &World) {
     let shard = &world.shard;
     for (_, row) in shard.occurrences.iter() {
-        assert!(row.state != State::Scheduled || row.available_at > world.now, "{} is due and waits", row.id);
+        assert!(row.state != State::Scheduled || row.available_at > world.now, "{row:?} is due and waits");
     }
     for (id, reigns) in timeline::reigns(world) {
         let number = shard.schedules.number(id).expect("nothing is dropped within a script");
@@ -256,25 +266,30 @@ pub(super) fn promises(world: &World) {
         assert!(row.is_some_and(|row| row.is_canceled), "schedule {id} was canceled and is back");
     }
     let known: Vec<_> = world.shard.occurrences.iter().map(|(_, row)| row.id).collect();
-    for id in &world.queue.accepted {
+    for (id, _) in &world.queue.accepted {
         assert!(known.contains(id), "{id} was handed over before it was durable");
     }
 }
 
 /// What the log says and what the queue holds agree.
 pub(super) fn queue(world: &World) {
-    let accepted = &world.queue.accepted;
+    let holds = |id| world.queue.holds(id);
     assert_eq!(world.shard.queue, QueueState::Ready);
     for id in &world.called_off {
-        assert!(!accepted.contains(id), "{id} was canceled for good and ran");
+        let row = world.shard.occurrences.number(*id).and_then(|number| world.shard.occurrences.row(number));
+        let row = row.expect("nothing is forgotten within a script");
+        assert_eq!(row.state, State::Canceled, "{id} was canceled for good and lives");
+        assert!(row.is_tracked || !holds(*id), "{id} was canceled for good and ran");
     }
     for (_, row) in world.shard.occurrences.iter() {
         let stream = row.stream();
         let forgotten = world.sent_again_since.get(&stream).is_some_and(|since| row.enqueued_at < Some(*since));
+        // What is done need not be in the queue any more.
+        let forgotten = forgotten || row.is_settled || world.config.is_embedded;
         match row.state {
-            State::Enqueued => assert!(forgotten || accepted.contains(&row.id), "{} is not in the queue", row.id),
+            State::Enqueued => assert!(forgotten || holds(row.id), "{} is not in the queue", row.id),
             State::Missed | State::Canceled if !row.is_tracked => {
-                assert!(!accepted.contains(&row.id), "{} is {:?} and ran", row.id, row.state);
+                assert!(!holds(row.id), "{} is {:?} and ran", row.id, row.state);
             }
             _ => {}
         }

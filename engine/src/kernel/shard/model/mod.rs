@@ -2,15 +2,17 @@
 //! runs share.
 //!
 //! A script of bytes decides what happens: schedules come, change and go, time passes or stands, the queue answers, is cut off,
-//! loses data, and the process dies with a part of the log. After each turn the shard's derived state must follow from
+//! loses data, workers claim, answer, stall and die, and the process dies with a part of the log. After each turn the shard's derived state must follow from
 //! its durable state; at the end every due instant of every schedule must have exactly one disposition, counted by
 //! walking the rules anew.
 
 mod check;
 mod permits;
 mod queue;
+mod runs;
 mod script;
 mod timeline;
+mod workers;
 mod world;
 
 use std::sync::Arc;
@@ -43,4 +45,5 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     check::replay(&world);
     check::dispositions(&world);
     check::queue(&world);
+    runs::ends(&world.shard);
 }

@@ -21,10 +21,13 @@ pub(super) enum Said {
     GenerationNeeded(u64),
 }
 
+/// What an entry is one of: an occurrence and the number of the attempt that its claim is to get.
+pub(super) type Sent = (OccurrenceId, u32);
+
 #[derive(Debug)]
 struct Batch {
     stream: Stream,
-    items: Vec<(OccurrenceNo, OccurrenceId)>,
+    items: Vec<(OccurrenceNo, Sent)>,
     /// The first id, if it landed; the answer is still to come.
     landed: Option<EntryId>,
 }
@@ -32,7 +35,7 @@ struct Batch {
 /// One FIFO. `entries` is what it holds.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    pub(super) entries: Vec<(EntryId, OccurrenceId)>,
+    pub(super) entries: Vec<(EntryId, Sent)>,
     counter: u64,
 }
 
@@ -47,8 +50,8 @@ pub(super) struct ModelQueue {
     lossy: BTreeSet<Stream>,
     /// Some stream was said to be away.
     is_troubled: bool,
-    /// Every occurrence that was accepted and not lost since.
-    pub(super) accepted: BTreeSet<OccurrenceId>,
+    /// Everything that was accepted, and neither lost since nor refused to a worker.
+    pub(super) accepted: BTreeSet<Sent>,
 }
 
 impl ModelQueue {
@@ -69,7 +72,7 @@ impl ModelQueue {
                 self.said.push_back(Said::Lost { stream: *stream, survived });
             }
             let behind = line.entries.iter().filter(|(id, _)| Some(*id) > memory.last);
-            let entries: Vec<_> = behind.map(|(id, occurrence)| (*occurrence, 1, *id)).collect();
+            let entries: Vec<_> = behind.map(|(id, (occurrence, attempt))| (*occurrence, *attempt, *id)).collect();
             let added = line.entries.len() as u64;
             for page in entries.chunks(3) {
                 self.said.push_back(Said::Found { stream: *stream, entries: page.to_vec(), added });
@@ -80,7 +83,7 @@ impl ModelQueue {
         self.said.push_back(Said::Ready);
     }
 
-    pub(super) fn release(&mut self, stream: Stream, items: Vec<(OccurrenceNo, OccurrenceId)>) {
+    pub(super) fn release(&mut self, stream: Stream, items: Vec<(OccurrenceNo, Sent)>) {
         self.in_flight.push_back(Batch { stream, items, landed: None });
     }
 
@@ -92,10 +95,10 @@ impl ModelQueue {
         let Some(batch) = self.in_flight.iter_mut().find(|batch| batch.landed.is_none()) else { return };
         let line = self.lines.entry(batch.stream).or_default();
         batch.landed = Some(EntryId { generation: self.generation, counter: line.counter + 1 });
-        for (_, id) in &batch.items {
+        for (_, sent) in &batch.items {
             line.counter += 1;
-            line.entries.push((EntryId { generation: self.generation, counter: line.counter }, *id));
-            assert!(self.accepted.insert(*id), "{id} is accepted twice without a loss in between");
+            line.entries.push((EntryId { generation: self.generation, counter: line.counter }, *sent));
+            assert!(self.accepted.insert(*sent), "{sent:?} is accepted twice without a loss or a refusal in between");
         }
     }
 
@@ -167,8 +170,8 @@ impl ModelQueue {
         let stream = streams[script.below(streams.len())];
         let line = self.lines.entry(stream).or_default();
         let kept = line.entries.len() - script.below(line.entries.len() + 1);
-        for (_, id) in line.entries.drain(kept..) {
-            self.accepted.remove(&id);
+        for (_, sent) in line.entries.drain(kept..) {
+            self.accepted.remove(&sent);
         }
         self.lossy.insert(stream);
     }
@@ -207,6 +210,22 @@ impl ModelQueue {
                 Said::Landed { numbers, .. } | Said::Returned(numbers) => told(numbers),
                 _ => false,
             })
+    }
+
+    /// Whether an entry of the occurrence was accepted and counts.
+    pub(super) fn holds(&self, id: OccurrenceId) -> bool {
+        self.accepted.range((id, 0)..=(id, u32::MAX)).next().is_some()
+    }
+
+    /// A worker was refused what the entry is one of, and is done with it.
+    pub(super) fn refused(&mut self, sent: Sent) {
+        self.accepted.remove(&sent);
+    }
+
+    /// Everything that workers can read, oldest first.
+    pub(super) fn readable(&self) -> Vec<(Stream, EntryId, Sent)> {
+        let lines = self.lines.iter();
+        lines.flat_map(|(stream, line)| line.entries.iter().map(|(entry, sent)| (*stream, *entry, *sent))).collect()
     }
 
     pub(super) fn is_idle(&self) -> bool {

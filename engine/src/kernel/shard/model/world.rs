@@ -8,19 +8,21 @@ use std::{
 use super::{
     check,
     permits::Scripted,
-    queue::{ModelQueue, Said},
+    queue::{ModelQueue, Said, Sent},
     script::Script,
+    workers::Lease,
 };
 use crate::kernel::{
     calendar::{CronSpec, DayMatch, FoldChoice, Gap, ZoneSet},
     engine_time::{EngineTime, Reading},
     gate::Lsn,
     id::{OccurrenceId, ScheduleId},
-    occurrence::{OccurrenceNo, State, Stream},
-    policy::Misfire,
+    occurrence::{OccurrenceNo, Stream},
+    policy::{self, Misfire, Overlap, Retry},
     record::{Opened, Record},
     schedule::{Receipt, Rule, ScheduleState, Spec},
     shard::{CommandError, Config, Creation, Pending, Receipted, Request, Shard, StreamMemory, Target, Turn},
+    tenant::{QueueSettings, Revised},
     time::UnixMs,
 };
 
@@ -62,9 +64,11 @@ pub(super) struct World {
     pub(super) called_off: BTreeSet<OccurrenceId>,
     /// What was enqueued before this is not sent again after a loss.
     pub(super) sent_again_since: BTreeMap<Stream, UnixMs>,
+    /// Every lease that a worker was granted, in the order of the claims.
+    pub(super) leases: Vec<Lease>,
+    pub(super) boottime_ms: i64,
     time: EngineTime,
     wall: UnixMs,
-    boottime_ms: i64,
     memory: Vec<(Stream, StreamMemory)>,
     effects: Vec<(Lsn, Effect)>,
     ids: u8,
@@ -96,6 +100,7 @@ impl World {
             versions: BTreeMap::new(),
             called_off: BTreeSet::new(),
             sent_again_since: BTreeMap::new(),
+            leases: Vec::new(),
             time: EngineTime::new(UnixMs(0), None, Reading { wall, boottime_ms: 0 }),
             wall,
             boottime_ms: 0,
@@ -106,11 +111,12 @@ impl World {
             is_behind: false,
         };
         world.open(script);
+        world.set_queues(script);
         world
     }
 
     pub(super) fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 42 {
+        match script.byte() % 60 {
             0..=8 => self.pass(script.span_ms()),
             9..=11 => self.create(script),
             12 | 13 => self.cancel(script),
@@ -121,7 +127,12 @@ impl World {
             25 | 26 => self.queue.reconnect(),
             27 => self.queue.lose(script),
             28 => self.queue.stream_away(script),
-            29 => self.complete(script),
+            29 | 41..=46 => self.claim(script),
+            47..=50 => self.complete(script),
+            51..=53 => self.fail(script),
+            54 | 55 => self.beat(script),
+            56 | 57 => self.review(script),
+            58 => self.acknowledge(script),
             31..=33 => self.update(script),
             34 | 35 => self.pause_or_resume(script),
             36..=38 => self.request(script),
@@ -139,6 +150,8 @@ impl World {
     pub(super) fn settle(&mut self) {
         let script = &mut Script::new(&[]);
         self.permits.told().is_lifted.store(true, Relaxed);
+        // Engine time goes on again.
+        self.wall = self.wall.max(self.now);
         for _ in 0..6 {
             self.pass(30_000);
             self.work_off(script, TURNS);
@@ -152,7 +165,7 @@ impl World {
             self.queue.reconnect();
             self.queue.answer();
             if turns == TURNS {
-                self.complete_all();
+                self.behave();
             }
             let before = self.shard.lsn();
             self.turn(script);
@@ -198,11 +211,29 @@ impl World {
         while let Some(said) = self.queue.said.pop_front() {
             self.hear(said, &mut turn);
         }
+        self.shard.set_elapsed(self.boottime_ms);
         if !self.time.is_suspect() {
             self.shard.advance(self.now, &mut turn);
         }
         self.is_behind = turn.more;
         self.carry_out(turn);
+    }
+
+    /// Half of the queues are followed by nobody.
+    fn set_queues(&mut self, script: &mut Script<'_>) {
+        for name in ["one", "two"] {
+            let settings = QueueSettings { tracked: script.chance(170), ..QueueSettings::default() };
+            let mut turn = Turn::default();
+            self.shard.set_queue(name, Revised { revision: 1, settings }, self.now, &mut turn);
+            self.carry_out(turn);
+        }
+        self.sync();
+    }
+
+    /// Engine time for a call; the shard is told how much time has passed.
+    pub(super) fn command_time(&mut self) -> UnixMs {
+        self.shard.set_elapsed(self.boottime_ms);
+        self.tell_time()
     }
 
     fn tell_time(&mut self) -> UnixMs {
@@ -230,7 +261,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, turn: Turn) {
+    pub(super) fn carry_out(&mut self, turn: Turn) {
         for record in &turn.records {
             let mut body = Vec::new();
             record.encode(&mut body);
@@ -239,7 +270,7 @@ impl World {
         }
         check::turn(self, &turn);
         for release in &turn.releases {
-            let mut share: Vec<(OccurrenceNo, OccurrenceId)> = Vec::new();
+            let mut share: Vec<(OccurrenceNo, Sent)> = Vec::new();
             let mut stream = None;
             for &number in &release.numbers {
                 let entry = self.shard.entry(number);
@@ -247,7 +278,7 @@ impl World {
                     self.queue.release(stream.expect("checked"), std::mem::take(&mut share));
                 }
                 stream = Some(entry.stream);
-                share.push((number, entry.occurrence_id));
+                share.push((number, (entry.occurrence_id, entry.attempt)));
             }
             if let Some(stream) = stream {
                 self.queue.release(stream, share);
@@ -292,9 +323,10 @@ impl World {
         };
         let lateness = [0, 5_000, MINUTE_MS, MINUTE_MS, 60 * MINUTE_MS, 366 * 24 * 60 * MINUTE_MS];
         let most = if gap_ms >= 10 * MINUTE_MS { 6 } else { 4 };
+        let queue = ["one", "two"][script.below(2)];
         let flexible_window_ms = if script.chance(90) { gap_ms * script.below(256) as u64 / 255 } else { 0 };
-        Spec {
-            queue: ["one", "two"][script.below(2)].into(),
+        let spec = Spec {
+            queue: queue.into(),
             name: script.chance(40).then(|| "a name".into()),
             start_at: script.chance(50).then(|| self.wall.plus(script.span_ms())),
             end_at: script.chance(50).then(|| self.wall.plus(script.span_ms() + script.span_ms())),
@@ -306,8 +338,24 @@ impl World {
                 1 => Misfire::CatchUp { limit: 1 + u32::try_from(script.below(4)).expect("at most 3") },
                 _ => Misfire::FireOnce,
             },
+            overlap: [Overlap::Allow, Overlap::Allow, Overlap::SkipIfRunning, Overlap::QueueOne][script.below(4)],
+            retry: Retry {
+                max_attempts: 1 + u32::try_from(script.below(4)).expect("at most 3"),
+                base_ms: 100,
+                cap_ms: 5_000,
+                deadline_ms: script.chance(40).then_some(20_000),
+                budget: script.chance(40).then_some(3),
+            },
+            effect: if script.chance(40) { policy::Effect::NonIdempotent } else { policy::Effect::Idempotent },
+            review_owner: script.chance(200).then(|| "ops".into()),
             ..Spec::new(["a", "b"][script.below(2)], rule)
+        };
+        let number = self.shard.queues.number(queue).expect("both queues were set at the start");
+        if self.shard.settings.is_tracked(number) {
+            return spec;
         }
+        let (overlap, retry, effect) = <(Overlap, Retry, policy::Effect)>::default();
+        Spec { overlap, retry, effect, ..spec }
     }
 
     fn keep_receipt(&mut self, id: ScheduleId, receipt: Receipt) {
@@ -365,7 +413,7 @@ impl World {
         let target = self.draw_target(script);
         let is_keyed = script.chance(128);
         self.requests += 1;
-        let key = if is_keyed { script.below(3) as u64 } else { self.requests };
+        let key = if is_keyed { script.below(3) as u64 } else { 100 + self.requests };
         let request = Request { discriminator: key.to_be_bytes().to_vec(), is_keyed };
         let now = self.tell_time();
         let mut turn = Turn::default();
@@ -400,31 +448,6 @@ impl World {
         self.carry_out(turn);
     }
 
-    fn enqueued(&self) -> Vec<OccurrenceNo> {
-        let all = self.shard.occurrences.iter();
-        all.filter(|(_, row)| row.state == State::Enqueued).map(|(number, _)| number).collect()
-    }
-
-    /// A worker completes something.
-    fn complete(&mut self, script: &mut Script<'_>) {
-        let enqueued = self.enqueued();
-        if !enqueued.is_empty() {
-            let mut turn = Turn::default();
-            let now = self.tell_time();
-            let number = enqueued[script.below(enqueued.len().min(60_000))];
-            assert!(self.shard.complete_unclaimed(number, now, &mut turn).is_some());
-            self.carry_out(turn);
-        }
-    }
-
-    fn complete_all(&mut self) {
-        let mut turn = Turn::default();
-        for number in self.enqueued() {
-            assert!(self.shard.complete_unclaimed(number, self.now, &mut turn).is_some());
-        }
-        self.carry_out(turn);
-    }
-
     /// The process dies: the log keeps what was durable and some of the rest.
     fn crash(&mut self, script: &mut Script<'_>) {
         let durable = usize::try_from(self.shard.durable.0).expect("a short log");
@@ -446,6 +469,8 @@ impl World {
         assert!(self.now >= self.shard.log_time());
         let reading = self.reading();
         let opened = Opened { wall_ms: reading.wall.0, boottime_ms: reading.boottime_ms, ..Opened::default() };
+        self.shard.set_elapsed(self.boottime_ms);
+        self.keep_leases();
         let turn = self.shard.open(opened, self.now);
         self.carry_out(turn);
     }

@@ -8,7 +8,7 @@ use crate::kernel::{
     record::{Enqueued, Materialized, Named, Record, RuleBody, ScheduleCreated, SpecBody, Time},
     refusal::RefusalCode,
     schedule::{Rule, ScheduleState},
-    shard::{CommandError, Creation, Release, Turn, Urgency},
+    shard::{CommandError, Config, Creation, Release, Turn, Urgency},
     time::UnixMs,
 };
 
@@ -162,7 +162,7 @@ fn two_schedules_fire_at_every_instant_they_share() {
 #[test]
 fn half_a_million_on_one_millisecond_take_many_short_turns() {
     const SCHEDULES: u32 = 500_000;
-    let mut rig = Rig::new(at("08:00:00"));
+    let mut rig = Rig::with(Config { window: usize::MAX, ..Config::default() }, at("08:00:00"));
     let mut one_off = spec(Rule::At(at("09:00:00")));
     one_off.payload.clear();
     let mut turn = Turn::default();
