@@ -308,10 +308,11 @@ impl Shard {
         self.occurrences.hold(number, Holder::Nobody);
         let row = self.occurrences.row(number).expect("it was in the lobby");
         if row.lane == Lane::CatchUp || row.state == State::RetryWait || row.enqueued_at.is_some() {
-            self.enter_line(number, self.durable);
+            // Not before the log knows that it waited: what was refused is sent again.
+            self.enter_line(number, self.lsn);
             return;
         }
-        let batch = Batch::new(row.available_at, row.lane, self.durable, vec![number]);
+        let batch = Batch::new(row.available_at, row.lane, self.lsn, vec![number]);
         self.due.insert(Draw::Trigger { tenant: row.tenant }, batch);
         self.occurrences.hold(number, Holder::Outbox);
     }

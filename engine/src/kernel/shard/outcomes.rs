@@ -279,7 +279,8 @@ impl Shard {
             return;
         }
         self.runs.set_lapse(number, None);
-        self.enter_line(number, self.durable);
+        // An entry of this attempt must not be there before the log knows that the one before it failed.
+        self.enter_line(number, self.lsn);
     }
 
     /// An attempt did not succeed: decides what follows, asking for the retry that it may need.

@@ -217,9 +217,9 @@ impl ModelQueue {
         self.accepted.range((id, 0)..=(id, u32::MAX)).next().is_some()
     }
 
-    /// A worker was refused what the entry is one of, and is done with it.
-    pub(super) fn refused(&mut self, sent: Sent) {
-        self.accepted.remove(&sent);
+    /// A worker was refused the occurrence: an entry, perhaps an old one, is settled, and another may follow.
+    pub(super) fn refused(&mut self, id: OccurrenceId) {
+        self.accepted.retain(|(accepted, _)| *accepted != id);
     }
 
     /// Everything that workers can read, oldest first.

@@ -215,7 +215,7 @@ impl World {
         if !self.time.is_suspect() {
             self.shard.advance(self.now, &mut turn);
         }
-        self.is_behind = turn.more;
+        self.is_behind = turn.more || turn.hasten;
         self.carry_out(turn);
     }
 
