@@ -82,7 +82,7 @@ impl HoldReason {
             Self::OutcomeUnknown => "the engine restarted under an attempt of its own process, or the state is missing",
             Self::LeaseExpiredOutcomeUnknown => "the last attempt's lease ended without a result",
             Self::IdempotencyKeyMissing => "there is no occurrence id",
-            Self::RetryBudgetExhausted => "the schedule's retries of the day are used up, or not known",
+            Self::RetryBudgetExhausted => "a first attempt, and the schedule's retries of the day are used up; or not known",
             Self::TimelineInconsistent => {
                 "`next_run_at` is not after `last_run_at`, or id, type, expression or (cron) time zone is missing"
             }
@@ -103,7 +103,10 @@ impl HoldReason {
             Self::LeaseExpiredOutcomeUnknown => matches!(evidence.prior_outcome, PriorOutcome::LeaseExpired),
             Self::IdempotencyKeyMissing => evidence.idempotency_key.is_none(),
             Self::RetryBudgetExhausted => match evidence.retry_budget {
-                Some(RetryBudget { limit: Some(limit), used }) => used >= limit,
+                // A budget of nothing is not used up, and a retry has taken its part of the budget already.
+                Some(RetryBudget { limit: Some(limit), used }) => {
+                    limit > 0 && used >= limit && matches!(evidence.attempt, None | Some(0 | 1))
+                }
                 Some(RetryBudget { limit: None, .. }) => false,
                 None => true,
             },
@@ -324,7 +327,9 @@ mod tests {
         assert_eq!(without(|e| e.prior_outcome = PriorOutcome::Restarted), [OutcomeUnknown]);
         assert_eq!(without(|e| e.prior_outcome = PriorOutcome::LeaseExpired), [LeaseExpiredOutcomeUnknown]);
         assert_eq!(without(|e| e.idempotency_key = None), [IdempotencyKeyMissing]);
-        assert_eq!(without(|e| e.retry_budget = Some(RetryBudget { limit: Some(3), used: 3 })), [RetryBudgetExhausted]);
+        let spent = Some(RetryBudget { limit: Some(3), used: 3 });
+        assert_eq!(without(|e| (e.retry_budget, e.attempt) = (spent, Some(1))), [RetryBudgetExhausted]);
+        assert_eq!(without(|e| e.retry_budget = spent), [], "a retry has taken its part");
         assert_eq!(without(|e| e.retry_budget = None), [RetryBudgetExhausted]);
         assert_eq!(without(|e| e.next_run_at = Some(UnixMs(1_000))), [TimelineInconsistent], "next before last");
         assert_eq!(without(|e| e.job_id = None), [TimelineInconsistent]);

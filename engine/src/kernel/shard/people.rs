@@ -163,7 +163,8 @@ impl Shard {
             idempotency_key: Some(row.id),
             attempt: Some(self.runs.made(number).saturating_add(1)),
             retry_budget: Some(RetryBudget { limit: policies.retry.budget, used }),
-            backoff_ms: run.and_then(|run| run.delay_ms),
+            // What a person asked for again has nothing to wait for.
+            backoff_ms: run.and_then(|run| run.delay_ms.or(run.asked_at().map(|_| 0))),
             run_state: Some(row.state),
             result_ref: review
                 .and_then(|review| review.late_result.clone())

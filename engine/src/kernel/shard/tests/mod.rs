@@ -4,12 +4,17 @@ mod cancel;
 mod chance;
 mod delivery;
 mod flow;
+mod held;
+mod leases;
 mod missed;
 mod nights;
 mod odd_logs;
+mod overlap;
 mod policies;
 mod requests;
+mod retries;
 mod rig;
+mod runs;
 mod versions;
 
 use std::sync::{Arc, LazyLock};

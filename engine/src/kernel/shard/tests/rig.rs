@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use super::ZONES;
 use crate::kernel::{
+    attempt::{FailureClass, Resolution},
     calendar::CronSpec,
     gate::Lsn,
     id::ScheduleId,
-    occurrence::{EntryId, HistoryItem, OccurrenceNo, State, Stream},
+    occurrence::{EntryId, HistoryItem, Occurrence, OccurrenceNo, State, Stream},
     record::{Opened, Record},
     schedule::{InstantRange, Rule, Spec},
-    shard::{CommandError, Config, Creation, Receipted, Shard, Turn},
+    shard::{
+        Beat, ClaimRefusal, Claiming, CommandError, Config, Creation, Decided, FailedRun, Granted, Outcome, Receipted,
+        ReviewRefusal, RunError, Shard, Speaking, Turn,
+    },
     tenant::{QueueSettings, Revised},
     time::UnixMs,
 };
@@ -35,6 +39,11 @@ pub(super) fn every(every_ms: i64, anchor: UnixMs) -> Spec {
 pub(super) fn spec(rule: Rule) -> Spec {
     Spec { queue: "mail".into(), payload: b"hi".to_vec(), ..Spec::new("acme", rule) }
 }
+
+/// How long a claim's lease lasts.
+pub(super) const LEASE_MS: u64 = 30_000;
+/// The worker that dies with the engine.
+pub(super) const IN_PROCESS: &str = "in-process";
 
 pub(super) struct Rig {
     pub(super) shard: Shard,
@@ -65,7 +74,13 @@ impl Rig {
         rig
     }
 
+    /// With a queue in another process that workers claim from.
+    pub(super) fn tracked(now: UnixMs) -> Self {
+        Self::with(Config::default(), now)
+    }
+
     fn open(&mut self, now: UnixMs) {
+        self.shard.set_elapsed(now.0);
         let turn = self.shard.open(Opened::default(), now);
         self.keep(turn);
     }
@@ -86,12 +101,14 @@ impl Rig {
 
     /// One turn at `now`, then another with all of its records durable.
     pub(super) fn advance(&mut self, now: UnixMs) {
+        self.shard.set_elapsed(now.0);
         self.turn(|shard, turn| shard.advance(now, turn));
         self.turn(|shard, turn| shard.advance(now, turn));
     }
 
     /// Turns until nothing is left to do at `now`; how many it took.
     pub(super) fn work_off(&mut self, now: UnixMs) -> usize {
+        self.shard.set_elapsed(now.0);
         for turns in 1.. {
             if !self.turn(|shard, turn| shard.advance(now, turn)).more {
                 self.advance(now);
@@ -164,6 +181,80 @@ impl Rig {
         }
     }
 
+    /// Time passes to `now`, and what is handed over lands.
+    pub(super) fn go(&mut self, now: UnixMs) {
+        self.work_off(now);
+        self.land(now);
+    }
+
+    /// A worker claims an occurrence for 30 seconds.
+    pub(super) fn claim(&mut self, number: u64, now: UnixMs) -> Result<Granted, ClaimRefusal> {
+        self.claim_as("w1", &[number], now).swap_remove(0)
+    }
+
+    pub(super) fn claim_as(
+        &mut self,
+        worker: &str,
+        numbers: &[u64],
+        now: UnixMs,
+    ) -> Vec<Result<Granted, ClaimRefusal>> {
+        self.shard.set_elapsed(now.0);
+        let numbers: Vec<OccurrenceNo> = numbers.iter().copied().map(OccurrenceNo).collect();
+        let claiming = Claiming { worker, lease_ms: LEASE_MS, is_in_process: worker == IN_PROCESS };
+        let mut answers = Vec::new();
+        self.turn(|shard, turn| answers = shard.claim(&numbers, &claiming, now, turn).0);
+        answers
+    }
+
+    pub(super) fn complete(&mut self, run: &Granted, now: UnixMs) -> Result<State, RunError> {
+        self.shard.set_elapsed(now.0);
+        let done = [Speaking { occurrence: run.occurrence_id, token: run.token, said: Some("s3://out".to_owned()) }];
+        let mut answers = Vec::new();
+        self.turn(|shard, turn| answers = shard.complete(&done, now, turn).0);
+        answers.swap_remove(0)
+    }
+
+    pub(super) fn fail(&mut self, run: &Granted, class: FailureClass, now: UnixMs) -> Result<Outcome, RunError> {
+        self.shard.set_elapsed(now.0);
+        let said = FailedRun { class, message: Some("it broke".to_owned()) };
+        let failed = [Speaking { occurrence: run.occurrence_id, token: run.token, said }];
+        let mut answers = Vec::new();
+        self.turn(|shard, turn| answers = shard.fail(&failed, now, turn).0);
+        answers.swap_remove(0)
+    }
+
+    pub(super) fn beat(&mut self, run: &Granted, now: UnixMs) -> Result<Beat, RunError> {
+        self.shard.set_elapsed(now.0);
+        let beat = Speaking { occurrence: run.occurrence_id, token: run.token, said: LEASE_MS };
+        self.shard.heartbeat(&[beat]).0.swap_remove(0)
+    }
+
+    /// A person replays a DEAD occurrence.
+    pub(super) fn replay(&mut self, number: u64, now: UnixMs) -> Result<State, ReviewRefusal> {
+        let id = self.occurrence(number).id;
+        let mut answer = Err(ReviewRefusal::NotFound);
+        self.turn(|shard, turn| answer = shard.replay_dead(id, None, now, turn));
+        answer.map(|(occurrence, _)| occurrence.state)
+    }
+
+    /// A person decides about a HELD occurrence.
+    pub(super) fn resolve(
+        &mut self,
+        number: u64,
+        resolution: Resolution,
+        now: UnixMs,
+    ) -> Result<State, ReviewRefusal> {
+        let id = self.occurrence(number).id;
+        let decided = Decided { resolution, reviewer: "eve".into(), note: "looked at the bank's list".into() };
+        let mut answer = Err(ReviewRefusal::NotFound);
+        self.turn(|shard, turn| answer = shard.resolve_held(id, None, decided, now, turn));
+        answer.map(|(occurrence, _)| occurrence.state)
+    }
+
+    pub(super) fn occurrence(&self, number: u64) -> Occurrence {
+        self.shard.occurrence(OccurrenceNo(number)).expect("it is not forgotten")
+    }
+
     pub(super) fn stream(&self, number: OccurrenceNo) -> Stream {
         self.shard.entry(number).stream
     }
@@ -183,6 +274,6 @@ impl Rig {
     }
 
     pub(super) fn state(&self, number: u64) -> State {
-        self.shard.occurrence(OccurrenceNo(number)).expect("it is not forgotten").state
+        self.occurrence(number).state
     }
 }
