@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use bincode::{Decode, Encode};
 
-use super::{
-    evidence::HoldReason,
-    occurrence::Reason,
-    policy::Effect,
-    time::UnixMs,
-};
+use super::{evidence::HoldReason, occurrence::Reason, policy::Effect, time::UnixMs};
 
 /// An attempt as readers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -82,7 +82,9 @@ impl HoldReason {
             Self::OutcomeUnknown => "the engine restarted under an attempt of its own process, or the state is missing",
             Self::LeaseExpiredOutcomeUnknown => "the last attempt's lease ended without a result",
             Self::IdempotencyKeyMissing => "there is no occurrence id",
-            Self::RetryBudgetExhausted => "a first attempt, and the schedule's retries of the day are used up; or not known",
+            Self::RetryBudgetExhausted => {
+                "a first attempt, and the schedule's retries of the day are used up; or not known"
+            }
             Self::TimelineInconsistent => {
                 "`next_run_at` is not after `last_run_at`, or id, type, expression or (cron) time zone is missing"
             }
@@ -113,9 +115,7 @@ impl HoldReason {
             Self::TimelineInconsistent => !evidence.has_consistent_timeline(),
             Self::JitterOutOfWindow => match evidence.jitter_window {
                 Some(Jitter { window_ms: 0, offset_ms }) => offset_ms != 0,
-                Some(Jitter { window_ms, offset_ms }) => {
-                    offset_ms < 0 || offset_ms.cast_unsigned() >= window_ms
-                }
+                Some(Jitter { window_ms, offset_ms }) => offset_ms < 0 || offset_ms.cast_unsigned() >= window_ms,
                 None => true,
             },
             Self::BackoffUnknown => match evidence.attempt {

@@ -25,7 +25,7 @@ pub fn backoff_ms(occurrence: OccurrenceId, attempt: u32, retry: &Retry) -> u64 
     let digest = hash.finalize();
     let draw = u64::from_be_bytes(digest[..8].try_into().expect("a SHA-256 has 32 bytes"));
     // The high half of the product is uniform in [0, bound], without the bias of a remainder.
-    let scaled = u128::from(draw) * (u128::from(bound_ms) + 1) >> u64::BITS;
+    let scaled = (u128::from(draw) * (u128::from(bound_ms) + 1)) >> u64::BITS;
     u64::try_from(scaled).expect("at most the bound")
 }
 

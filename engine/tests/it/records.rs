@@ -6,9 +6,9 @@ use countwheel::kernel::{
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
         BackfillExpanded, BackfillRequested, Canceled, Claimed, Closing, Completed, Died, Enqueued, Held, LateResult,
-        LocalBody, Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed, Resolved,
-        Resumed, RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet, Then, Time,
-        Triggered, Updated, Waited, numbers_of, runs_of,
+        LocalBody, Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed,
+        Resolved, Resumed, RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet,
+        Then, Time, Triggered, Updated, Waited, numbers_of, runs_of,
     },
     tenant::{QueueSettings, Quotas, TenantSettings},
 };

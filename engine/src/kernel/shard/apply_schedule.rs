@@ -100,9 +100,8 @@ impl Shard {
             self.check(every_ms > 0, || format!("an interval of {every_ms} ms"))?;
         }
         self.smallest_lateness_ms = self.smallest_lateness_ms.min(spec.max_lateness_ms);
-        self.has_conditions |= spec.overlap != Overlap::Allow
-            || spec.effect != Effect::Idempotent
-            || spec.retry.deadline_ms.is_some();
+        self.has_conditions |=
+            spec.overlap != Overlap::Allow || spec.effect != Effect::Idempotent || spec.retry.deadline_ms.is_some();
         Ok(())
     }
 

@@ -276,12 +276,9 @@ const fn is_live(state: State, is_tracked: bool) -> bool {
 const fn is_unsettled(state: State) -> bool {
     match state {
         State::Enqueued | State::Running | State::RetryWait | State::Held => true,
-        State::Scheduled
-        | State::Succeeded
-        | State::Dead
-        | State::Missed
-        | State::SkippedOverlap
-        | State::Canceled => false,
+        State::Scheduled | State::Succeeded | State::Dead | State::Missed | State::SkippedOverlap | State::Canceled => {
+            false
+        }
     }
 }
 

@@ -181,8 +181,7 @@ impl Shard {
         }
         let row = self.occurrences.row(number).expect("it was just found");
         let asking = self.asking(number, row);
-        let mut under_way =
-            UnderWay { running: self.running_beside(row.schedule, number), one_waits: false };
+        let mut under_way = UnderWay { running: self.running_beside(row.schedule, number), one_waits: false };
         match asking {
             Asking::CaughtUp if under_way.running == 0 => {
                 under_way.running = u32::from(self.one_by_one_is_out(row.schedule, number));
@@ -238,8 +237,7 @@ impl Shard {
             match before.state {
                 State::Enqueued | State::RetryWait => order(before) < order(row),
                 State::Scheduled => {
-                    before.reason == Some(Reason::Waiting)
-                        || (before.available_at <= now && order(before) < order(row))
+                    before.reason == Some(Reason::Waiting) || (before.available_at <= now && order(before) < order(row))
                 }
                 _ => false,
             }

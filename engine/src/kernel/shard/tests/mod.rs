@@ -9,6 +9,7 @@ mod leases;
 mod missed;
 mod nights;
 mod odd_logs;
+mod odd_runs;
 mod overlap;
 mod policies;
 mod requests;

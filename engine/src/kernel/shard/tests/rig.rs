@@ -238,12 +238,7 @@ impl Rig {
     }
 
     /// A person decides about a HELD occurrence.
-    pub(super) fn resolve(
-        &mut self,
-        number: u64,
-        resolution: Resolution,
-        now: UnixMs,
-    ) -> Result<State, ReviewRefusal> {
+    pub(super) fn resolve(&mut self, number: u64, resolution: Resolution, now: UnixMs) -> Result<State, ReviewRefusal> {
         let id = self.occurrence(number).id;
         let decided = Decided { resolution, reviewer: "eve".into(), note: "looked at the bank's list".into() };
         let mut answer = Err(ReviewRefusal::NotFound);

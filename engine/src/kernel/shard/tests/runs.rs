@@ -32,11 +32,7 @@ fn a_claim_and_a_completion_are_a_record_each_and_the_history_shows_the_attempt(
     let succeeded = RunsSucceeded { occurrences: vec![(0, 1)], result_refs: vec![(0, "s3://out".into())] };
     assert_eq!(
         rig.records(),
-        [
-            Record::WorkerNamed(Named { name: "w1".into() }),
-            Record::Claimed(claimed),
-            Record::RunsSucceeded(succeeded)
-        ]
+        [Record::WorkerNamed(Named { name: "w1".into() }), Record::Claimed(claimed), Record::RunsSucceeded(succeeded)]
     );
     let records = rig.log.len();
     rig.crash(records, at("08:00:13"));
@@ -211,8 +207,7 @@ fn an_untracked_queue_ends_at_enqueued_and_promises_nothing_that_needs_claims() 
     let creation = Creation { id: ScheduleId([2; 16]), spec: alone.clone(), is_keyed: false };
     let refused = rig.call(|shard, turn| shard.create(&creation, at("08:00:12"), turn));
     assert!(matches!(refused, Err(CommandError::Refused(r)) if r.code == RefusalCode::Invalid && r.field == "overlap"));
-    let refused =
-        rig.call(|shard, turn| shard.update(&id.into(), &alone, 1, Pending::Cancel, at("08:00:12"), turn));
+    let refused = rig.call(|shard, turn| shard.update(&id.into(), &alone, 1, Pending::Cancel, at("08:00:12"), turn));
     assert!(matches!(refused, Err(CommandError::Refused(_))));
 }
 
