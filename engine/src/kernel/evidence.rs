@@ -363,4 +363,14 @@ mod tests {
         late.prior_outcome = PriorOutcome::LeaseExpired;
         assert_eq!(decide(&late), Decision::Hold(vec![HoldReason::LeaseExpiredOutcomeUnknown]));
     }
+
+    #[test]
+    fn the_table_in_the_docs_is_the_one_in_the_code() {
+        let docs = include_str!("../../../docs/CONTRACT.md");
+        let (_, behind) = docs.split_once("<!-- evidence").expect("the table is marked");
+        let (table, _) = behind.split_once("<!-- end -->").expect("its end is marked");
+        let told: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        let known = HoldReason::ALL.map(|reason| format!("| `{}` | {} |", reason.as_str(), reason.when()));
+        assert_eq!(told, known);
+    }
 }

@@ -36,6 +36,10 @@ pub enum RefusalCode {
     WindowTooLong,
     /// Another kind of rule needs the policies restated.
     RestatePolicies,
+    /// What must not repeat needs somebody who decides about what is held.
+    ReviewOwnerRequired,
+    /// What must not repeat needs its misfire policy said.
+    MisfireRequired,
     /// A backfill would make more occurrences than allowed.
     TooMany,
     /// Anything else.
@@ -53,6 +57,8 @@ impl RefusalCode {
             Self::InThePast => "in_the_past",
             Self::WindowTooLong => "window_too_long",
             Self::RestatePolicies => "restate_policies",
+            Self::ReviewOwnerRequired => "review_owner_required",
+            Self::MisfireRequired => "misfire_required",
             Self::TooMany => "too_many",
             Self::Invalid => "invalid",
         }

@@ -53,6 +53,7 @@ pub fn resolve(new: &NewSchedule, now: UnixMs, rules: &dyn Rules) -> Result<Spec
     let mut spec = Spec::new(new.tenant.clone(), Rule::At(now));
     put(&new.rest, &mut spec)?;
     check_shape(&spec)?;
+    check_effect(&spec, new.rest.misfire.is_some())?;
     (spec.rule, spec.at_local) = resolve_rule(&new.rule, start_at, rules)?;
     check_window(&spec, now, rules)?;
     Ok(spec)
@@ -66,6 +67,8 @@ pub fn resolve_changes(before: &Spec, changes: &Changes, now: UnixMs, rules: &dy
     let mut spec = before.clone();
     put(changes, &mut spec)?;
     check_shape(&spec)?;
+    let misfire_is_said = changes.misfire.is_some() || before.effect == Effect::NonIdempotent;
+    check_effect(&spec, misfire_is_said)?;
     if let Some(rule) = &changes.rule {
         let anchor = match before.rule {
             Rule::Every { anchor, .. } => anchor,
@@ -190,11 +193,24 @@ fn check_policies(spec: &Spec) -> Result<(), Refusal> {
     if base_ms > cap_ms {
         return invalid("retry.cap", format!("a cap of {cap_ms} ms is less than the base of {base_ms} ms: raise it"));
     }
-    if spec.effect == Effect::NonIdempotent {
-        let message = "non_idempotent is not built yet: leave it out or give \"idempotent\"";
-        return invalid("effect", message.to_owned());
-    }
     Ok(())
+}
+
+/// What must not repeat is not left to defaults: somebody owns it, and what becomes of missed instants was said.
+fn check_effect(spec: &Spec, misfire_is_said: bool) -> Result<(), Refusal> {
+    if spec.effect == Effect::Idempotent {
+        return Ok(());
+    }
+    if spec.review_owner.as_ref().is_none_or(String::is_empty) {
+        let message = "effect is non_idempotent: name who decides about what is held";
+        return Err(Refusal::new(RefusalCode::ReviewOwnerRequired, "review_owner", message.to_owned()));
+    }
+    if !misfire_is_said {
+        let message = "effect is non_idempotent: say what becomes of missed instants";
+        return Err(Refusal::new(RefusalCode::MisfireRequired, "misfire", message.to_owned()));
+    }
+    // The shard holds what it must; workers of the engine's own process do not claim yet, so nothing would ask it.
+    invalid("effect", "non_idempotent is not built yet: leave it out or give \"idempotent\"".to_owned())
 }
 
 /// Resolves a rule; a grid without an anchor gets the default one.
@@ -285,4 +301,38 @@ pub fn from_calendar(error: &CalendarError, rule_field: &str, zone_field: &str) 
 /// No duration is 0 ms, and one beyond all bounds the largest number.
 fn millis(duration: impl Into<Option<std::time::Duration>>) -> u64 {
     duration.into().map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::tzdata;
+
+    fn payments() -> NewSchedule {
+        let mut new = NewSchedule::every(std::time::Duration::from_secs(60)).misfire(Misfire::Skip);
+        new.rest.effect = Some(Effect::NonIdempotent);
+        new.rest.review_owner = Some(Some("ops".into()));
+        new
+    }
+
+    #[test]
+    fn what_must_not_repeat_has_an_owner_and_a_misfire_policy_that_was_said() {
+        let zones: &dyn Rules = &Arc::new(tzdata::bundled());
+        let code = |new: &NewSchedule| resolve(new, UnixMs(0), zones).map_err(|refusal| refusal.code);
+        assert_eq!(code(&payments()), Err(RefusalCode::Invalid), "both are there, and nobody would ask");
+        for owner in [None, Some(None), Some(Some(String::new()))] {
+            let mut unowned = payments();
+            unowned.rest.review_owner = owner;
+            assert_eq!(code(&unowned), Err(RefusalCode::ReviewOwnerRequired));
+        }
+        let mut unsaid = payments();
+        unsaid.rest.misfire = None;
+        assert_eq!(code(&unsaid), Err(RefusalCode::MisfireRequired));
+        let mut harmless = payments();
+        harmless.rest.effect = None;
+        let before = code(&harmless).expect("nothing is asked of it");
+        let grave = Changes { effect: Some(Effect::NonIdempotent), ..Changes::default() };
+        let changed = resolve_changes(&before, &grave, UnixMs(0), zones).map_err(|refusal| refusal.code);
+        assert_eq!(changed, Err(RefusalCode::MisfireRequired), "it was said of something else");
+    }
 }
