@@ -1,6 +1,9 @@
 //! The promises, checked from the outside and from first principles.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use super::{runs, timeline, world::World};
 use crate::kernel::{
@@ -92,6 +95,10 @@ pub(super) fn derived_state(world: &World) {
     }
     assert_eq!(by_state, shard.schedules_by_state());
     runs::derived_state(shard);
+    for (tenant, told) in (0..).zip(&world.permits.told().runs) {
+        let running = shard.occurrences.iter().filter(|(_, row)| row.tenant == tenant && row.state == State::Running);
+        assert_eq!(told.load(Relaxed), i64::try_from(running.count()).expect("a few"), "permits of tenant {tenant}");
+    }
     assert!(shard.parked.len() <= shard.schedules.end() as usize, "parked twice: {:?}", shard.parked);
     shard.due.assert_consistent();
     shard.catch_up.assert_consistent();

@@ -14,12 +14,16 @@ use crate::kernel::{
     time::UnixMs,
 };
 
+const DAY_MS: i64 = 86_400_000;
+
 /// What the world sees of it, over crashes.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) is_lifted: AtomicBool,
     /// Schedules that count, by tenant number.
     pub(super) schedules: [AtomicI64; 4],
+    /// Runs, by tenant number.
+    pub(super) runs: [AtomicI64; 4],
 }
 
 /// Permits of a script.
@@ -28,6 +32,9 @@ pub(super) struct Scripted {
     trigger_per_second: Option<i64>,
     catch_up_per_second: Option<i64>,
     schedules: i64,
+    runs: i64,
+    retries_a_day: i64,
+    retried: BTreeMap<(u32, i64), i64>,
     told: Arc<Told>,
     /// Thousandths of tokens, and when they were counted.
     left: BTreeMap<Draw, (i64, UnixMs)>,
@@ -41,6 +48,9 @@ impl Scripted {
             trigger_per_second: rate(),
             catch_up_per_second: rate(),
             schedules: if script.chance(60) { 4 } else { 1_000 },
+            runs: if script.chance(80) { 1 + i64::try_from(script.below(3)).expect("a few") } else { 1_000 },
+            retries_a_day: if script.chance(40) { 2 } else { 1_000 },
+            retried: BTreeMap::new(),
             told: Arc::default(),
             left: BTreeMap::new(),
             reserved: 0,
@@ -49,8 +59,8 @@ impl Scripted {
 
     /// For a shard that comes up: the same limits, nothing used and nothing told yet.
     pub(super) fn afresh(&self) -> Self {
-        self.told.schedules.iter().for_each(|count| count.store(0, Relaxed));
-        Self { left: BTreeMap::new(), reserved: 0, ..self.clone() }
+        self.told.schedules.iter().chain(&self.told.runs).for_each(|count| count.store(0, Relaxed));
+        Self { left: BTreeMap::new(), reserved: 0, retried: BTreeMap::new(), ..self.clone() }
     }
 
     pub(super) fn told(&self) -> &Told {
@@ -107,5 +117,38 @@ impl Permits for Scripted {
 
     fn schedules_changed(&mut self, tenant: u32, by: i64) {
         self.told.schedules[tenant as usize].fetch_add(by, Relaxed);
+    }
+
+    fn take_run(&mut self, tenant: u32) -> bool {
+        let has_room = self.run_room(tenant) > 0;
+        if has_room {
+            self.count_run(tenant);
+        }
+        has_room
+    }
+
+    fn count_run(&mut self, tenant: u32) {
+        self.told.runs[tenant as usize].fetch_add(1, Relaxed);
+    }
+
+    fn run_ended(&mut self, tenant: u32) {
+        self.told.runs[tenant as usize].fetch_sub(1, Relaxed);
+    }
+
+    fn run_room(&self, tenant: u32) -> usize {
+        if self.told.is_lifted.load(Relaxed) {
+            return usize::MAX;
+        }
+        usize::try_from(self.runs - self.told.runs[tenant as usize].load(Relaxed)).unwrap_or(0)
+    }
+
+    fn take_retry(&mut self, tenant: u32, now: UnixMs) -> bool {
+        let made = self.retried.entry((tenant, now.0.div_euclid(DAY_MS))).or_default();
+        *made += 1;
+        *made <= self.retries_a_day
+    }
+
+    fn count_retries(&mut self, tenant: u32, day: i64, retries: u32) {
+        *self.retried.entry((tenant, day)).or_default() += i64::from(retries);
     }
 }

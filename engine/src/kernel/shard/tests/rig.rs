@@ -9,6 +9,7 @@ use crate::kernel::{
     gate::Lsn,
     id::ScheduleId,
     occurrence::{EntryId, HistoryItem, Occurrence, OccurrenceNo, State, Stream},
+    permits::{Permits, Unlimited},
     record::{Opened, Record},
     schedule::{InstantRange, Rule, Spec},
     shard::{
@@ -66,7 +67,11 @@ impl Rig {
     }
 
     pub(super) fn with(config: Config, now: UnixMs) -> Self {
-        let shard = Shard::new(config.clone(), Arc::clone(&ZONES));
+        Self::permitted(config, Box::new(Unlimited), now)
+    }
+
+    pub(super) fn permitted(config: Config, permits: Box<dyn Permits>, now: UnixMs) -> Self {
+        let shard = Shard::new(config.clone(), Arc::clone(&ZONES)).with_permits(permits);
         let mut rig = Self { shard, log: Vec::new(), handed: Vec::new(), config, counter: 0, seen: 0 };
         rig.open(now);
         rig.shard.queue_ready();
