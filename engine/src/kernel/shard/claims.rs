@@ -281,7 +281,7 @@ impl Shard {
     }
 }
 
-/// Whether a claim can be thought about in this state; and if so, whether the queue's acceptance has not been heard of.
+/// Whether a claim can be thought about in this state; and if so, whether the queue still has to answer for an entry.
 const fn claimable(
     state: State,
     is_tracked: bool,
@@ -290,8 +290,8 @@ const fn claimable(
 ) -> Result<bool, ClaimRefusal> {
     match (state, reason) {
         _ if !is_tracked => Err(ClaimRefusal::Finished),
+        (State::Enqueued | State::Scheduled | State::RetryWait, _) if matches!(holder, Holder::Queue) => Ok(true),
         (State::Enqueued, _) => Ok(false),
-        (State::Scheduled | State::RetryWait, _) if matches!(holder, Holder::Queue) => Ok(true),
         (State::Scheduled, Some(Reason::TenantConcurrency)) => Err(ClaimRefusal::TenantConcurrency),
         (State::Scheduled | State::RetryWait, _) => Err(ClaimRefusal::Waiting),
         (State::Running, _) => Err(ClaimRefusal::AlreadyRunning),
