@@ -18,5 +18,6 @@ mod signal;
 pub mod status;
 pub(crate) mod supervise;
 pub mod tick;
+mod token_bucket;
 pub mod tzdata;
 pub mod worker;

@@ -193,6 +193,7 @@ impl ShardActor {
 
     /// Records to the log, then whatever may leave.
     fn carry_out(&mut self, turn: Turn) {
+        self.shard.settle_counts();
         let Some(journal) = &mut self.journal else { return };
         journal.write(&turn);
         if turn.hasten {

@@ -1,6 +1,9 @@
 //! The promises, checked from the outside and from first principles.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use super::{timeline, world::World};
 use crate::kernel::{
@@ -52,7 +55,12 @@ fn check_misfire(world: &World, misfired: &Misfired) {
     let missed = one_by_one.iter().map(|row| row.scheduled_for).chain(range.map(|(_, last)| last));
     let last_missed = missed.max();
     assert!(last_missed < admitted.first().copied().or(Some(UnixMs::MAX)), "the latest are admitted: {misfired:?}");
-    let version = one_by_one.first().map_or(schedule.version, |row| row.version);
+    // What an update kept of an older version is judged by that one's policies.
+    let mut rows = shard.occurrences.iter().map(|(_, row)| row).filter(|row| row.schedule == misfired.schedule);
+    let was_admitted =
+        |row: &&OccurrenceRow| row.kind == Kind::Regular && Some(row.scheduled_for) == admitted.first().copied();
+    let member = one_by_one.first().copied().or_else(|| rows.find(was_admitted));
+    let version = member.map_or(schedule.version, |row| row.version);
     let policies = shard.policies_of(misfired.schedule, version);
     match policies.misfire {
         Misfire::Skip => assert!(admitted.is_empty(), "SKIP admits nothing late: {misfired:?}"),
@@ -84,6 +92,13 @@ pub(super) fn derived_state(world: &World) {
         history_order(shard, row);
     }
     assert_eq!(by_state, shard.schedules_by_state());
+    for (tenant, told) in (0..).zip(&world.permits.told().schedules) {
+        let rows = (0..shard.schedules.end()).filter_map(|number| shard.schedules.row(number));
+        let counting = rows
+            .filter(|row| row.tenant == tenant)
+            .filter(|row| matches!(row.state(), ScheduleState::Active | ScheduleState::Paused));
+        assert_eq!(told.load(Relaxed).unsigned_abs(), counting.count() as u64, "schedules of tenant {tenant}");
+    }
     assert!(shard.parked.len() <= shard.schedules.end() as usize, "parked twice: {:?}", shard.parked);
     shard.due.assert_consistent();
     shard.catch_up.assert_consistent();
@@ -149,6 +164,7 @@ fn digest(shard: &Shard) -> Vec<String> {
     let mut lines = vec![
         format!("{:?} {:?} {:?} {:?} {:?}", shard.log_time, shard.lsn, shard.opened, shard.streams, shard.ended),
         format!("{:?} {} {:?} {:?}", shard.tombstones, shard.version_floor, shard.answered, shard.superseded),
+        format!("{:?}", shard.settings),
     ];
     for (number, job) in &shard.backfills {
         let place = (number, job.schedule, job.version, &job.discriminator, job.done_through, job.to, job.near);

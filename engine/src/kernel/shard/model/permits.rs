@@ -53,6 +53,10 @@ impl Scripted {
         Self { left: BTreeMap::new(), reserved: 0, ..self.clone() }
     }
 
+    pub(super) const fn has_limits(&self) -> bool {
+        self.trigger_per_second.is_some() || self.catch_up_per_second.is_some()
+    }
+
     pub(super) fn told(&self) -> &Told {
         &self.told
     }

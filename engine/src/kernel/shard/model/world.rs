@@ -21,6 +21,7 @@ use crate::kernel::{
     record::{Opened, Record},
     schedule::{Receipt, Rule, ScheduleState, Spec},
     shard::{CommandError, Config, Creation, Pending, Receipted, Request, Shard, StreamMemory, Target, Turn},
+    tenant::{Revised, TenantSettings},
     time::UnixMs,
 };
 
@@ -110,7 +111,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 42 {
+        match script.byte() % 43 {
             0..=8 => self.pass(script.span_ms()),
             9..=11 => self.create(script),
             12 | 13 => self.cancel(script),
@@ -126,6 +127,7 @@ impl World {
             34 | 35 => self.pause_or_resume(script),
             36..=38 => self.request(script),
             39 => self.create_again(script),
+            42 => self.set_weight(script),
             30 => self.wall = self.wall.plus(script.span_ms() - script.span_ms()),
             _ => self.crash(script),
         }
@@ -139,6 +141,10 @@ impl World {
     pub(super) fn settle(&mut self) {
         let script = &mut Script::new(&[]);
         self.permits.told().is_lifted.store(true, Relaxed);
+        if self.permits.has_limits() {
+            // While engine time stands still, so do rates: whoever waits for a token waits on.
+            self.wall = self.wall.max(self.now);
+        }
         for _ in 0..6 {
             self.pass(30_000);
             self.work_off(script, TURNS);
@@ -231,6 +237,7 @@ impl World {
     }
 
     fn carry_out(&mut self, turn: Turn) {
+        self.shard.settle_counts();
         for record in &turn.records {
             let mut body = Vec::new();
             record.encode(&mut body);
@@ -365,7 +372,7 @@ impl World {
         let target = self.draw_target(script);
         let is_keyed = script.chance(128);
         self.requests += 1;
-        let key = if is_keyed { script.below(3) as u64 } else { self.requests };
+        let key = if is_keyed { script.below(3) as u64 } else { 3 + self.requests };
         let request = Request { discriminator: key.to_be_bytes().to_vec(), is_keyed };
         let now = self.tell_time();
         let mut turn = Turn::default();
@@ -378,6 +385,16 @@ impl World {
             let asked = self.shard.backfill(&target, window, request, now, &mut turn);
             assert!(asked.is_err() || turn.records.is_empty() != asked.is_ok_and(|(asked, _)| asked.is_new));
         }
+        self.carry_out(turn);
+    }
+
+    fn set_weight(&mut self, script: &mut Script<'_>) {
+        self.requests += 1;
+        let weight = 1 + u32::try_from(script.below(1_000)).expect("at most 999");
+        let set = Revised { revision: self.requests, settings: TenantSettings { weight, ..TenantSettings::default() } };
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        self.shard.set_tenant(["a", "b"][script.below(2)], set, now, &mut turn);
         self.carry_out(turn);
     }
 
