@@ -360,7 +360,9 @@ impl World {
         let is_keyed = script.chance(128);
         self.requests += 1;
         let key = if is_keyed { script.below(3) as u64 } else { self.requests };
-        let request = Request { discriminator: key.to_be_bytes().to_vec(), is_keyed };
+        let mut discriminator = key.to_be_bytes().to_vec();
+        discriminator.push(u8::from(is_keyed));
+        let request = Request { discriminator, is_keyed };
         let now = self.tell_time();
         let mut turn = Turn::default();
         if script.chance(128) {
