@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::frame::{BLOCK_BYTES, BatchHeader};
-use crate::fs::{File, Fs, is_no_space, write_all_at, write_zeros_at};
+use crate::fs::{File, Fs, is_no_space, write_all_at, write_file_atomically, write_zeros_at};
 use crate::identity::Identity;
 use crate::lsn::Lsn;
 use crate::name::Layout;
@@ -112,6 +112,7 @@ impl Appender {
         if !self.has_room(batch.frame_bytes() + BLOCK_BYTES) {
             self.rotate(stamp, spares)?;
         }
+        self.record_newest()?;
         self.write(batch, stamp, false)?;
         spares.advance(self.active.end, self.active.bytes);
         Ok(())
@@ -176,9 +177,21 @@ impl Appender {
                 last_head_crc: self.chain.prev_head_crc,
             }),
             created_wall_ms: stamp.wall_ms,
+            bytes: spare.bytes,
         };
         install(&*self.fs, &self.layout, &self.identity.key, spare, &header, self.sync)?;
         Ok(header)
+    }
+
+    /// `IDENTITY` must name the active segment before it holds records: whoever removes it is found out then.
+    fn record_newest(&mut self) -> Result<(), WriteError> {
+        let newest_segment_seq = self.active.header.segment_seq;
+        if self.identity.newest_segment_seq < newest_segment_seq {
+            let (path, identity) = (self.layout.identity(), Identity { newest_segment_seq, ..self.identity });
+            write_file_atomically(&*self.fs, &path, &identity.encode()).map_err(WriteError::io("written", &path))?;
+            self.identity = identity;
+        }
+        Ok(())
     }
 
     fn seal(&mut self, stamp: Stamp) -> Result<(), WriteError> {
