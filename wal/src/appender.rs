@@ -77,6 +77,7 @@ pub(crate) struct Start {
 impl Appender {
     /// Everything before `start.chain` must be durable.
     pub(crate) fn new(start: Start) -> Self {
+        start.active.bypass_cache(start.sync);
         Self {
             fs: start.fs,
             layout: start.layout,
@@ -114,7 +115,7 @@ impl Appender {
         }
         self.record_newest()?;
         self.write(batch, stamp, false)?;
-        spares.advance(self.active.end, self.active.bytes);
+        spares.advance(batch.frame_bytes() as u64);
         Ok(())
     }
 
@@ -150,6 +151,7 @@ impl Appender {
                 let path = self.layout.segment(header.first_lsn);
                 let Spare { file, bytes, .. } = spare;
                 self.active = Active { file, path, header, bytes, end: BLOCK_BYTES as u64, is_sealed: false };
+                self.active.bypass_cache(self.sync);
                 self.chain = Chain::at_start(&header);
                 self.counts.segments += 1;
                 self.counts.written_bytes += BLOCK_BYTES as u64;
@@ -243,6 +245,13 @@ impl Appender {
 }
 
 impl Active {
+    /// Whole blocks that are synced one by one gain nothing from the page cache. What it holds of the file is synced.
+    fn bypass_cache(&self, sync: SyncPolicy) {
+        if sync == SyncPolicy::Always {
+            self.file.bypass_cache();
+        }
+    }
+
     /// Writes a frame at the end. On a full disk what was written is zeroed again; where even that finds no space,
     /// the remains are those of a torn write, which recovery knows, and the next try overwrites them.
     fn write_all(&self, frame: &[u8], sync: SyncPolicy) -> Result<(), WriteError> {

@@ -52,6 +52,7 @@ mod source;
 mod read;
 mod recover;
 
+mod aligned;
 mod appender;
 mod batch;
 mod spare;

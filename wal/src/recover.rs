@@ -3,6 +3,7 @@
 //! [`crate::read`] says what is there; this module acts on it, in an order in which a crash anywhere leaves something
 //! that the next recovery takes to the same records.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use crate::options::{Options, SyncPolicy};
 use crate::read::{LogEnd, SegmentSummary, Tail, check_names, read_identity, read_segments, survey};
 use crate::scan::{Chain, Visit};
 use crate::segment::{Predecessor, SegmentHeader};
-use crate::spare::{install, make_spare};
+use crate::spare::{install, make_filled};
 use crate::write_error::WriteError;
 
 /// What was found when a log was opened.
@@ -41,6 +42,8 @@ pub struct Recovered {
     pub bytes: u64,
     /// Whether the log was new or had been closed cleanly.
     pub is_clean: bool,
+    /// Whether the disk was so full that the reserve had to be given up.
+    pub used_reserve: bool,
     /// What was cut off, if the last write had been torn.
     pub torn: Option<Torn>,
     /// The highest generation in the batches; at least [`Options::generation`].
@@ -79,7 +82,7 @@ pub(crate) fn recover(
     let mut summaries = Vec::new();
     let end = read_segments(&**fs, layout, &identity, &found, &mut summaries, visit)?;
     remove_temporary(&**fs, layout, &found.temporary)?;
-    let recovery = Recovery { fs, layout, options, identity, wall_ms };
+    let recovery = Recovery { fs, layout, options, identity, wall_ms, used_reserve: Cell::new(false) };
     let (active, chain, torn) = recovery.with_reserve(|| match &end {
         None => recovery.begin(SegmentHeader::first(identity.log_id, wall_ms, 0)),
         Some(end) if end.tail == Tail::Sealed => recovery.continue_behind(end),
@@ -97,6 +100,7 @@ pub(crate) fn recover(
         segments: summaries.len() as u64,
         bytes: summaries.iter().map(|summary| summary.used_bytes).sum(),
         is_clean: end.as_ref().is_none_or(|end| end.tail == Tail::Sealed),
+        used_reserve: recovery.used_reserve.get(),
         torn,
         generation: summaries.iter().map(|summary| summary.generation).max().unwrap_or(0).max(options.generation),
         last_wall_ms: summaries.last().map_or(0, |summary: &SegmentSummary| summary.last_wall_ms),
@@ -198,6 +202,7 @@ struct Recovery<'r> {
     options: &'r Options,
     identity: Identity,
     wall_ms: u64,
+    used_reserve: Cell<bool>,
 }
 
 type Ready = (Active, Chain, Option<Torn>);
@@ -216,6 +221,7 @@ impl Recovery<'_> {
         if self.fs.remove_file(&reserve).is_err() {
             return Err(on_open(WriteError::NoSpace));
         }
+        self.used_reserve.set(true);
         warn!(path = %reserve.display(), "the disk is full: the reserve was given up to open the log");
         act().map_err(on_open)
     }
@@ -224,7 +230,7 @@ impl Recovery<'_> {
     fn begin(&self, header: SegmentHeader) -> Result<Ready, WriteError> {
         let path = self.layout.unfinished(header.first_lsn);
         let sync = SyncPolicy::Always;
-        let spare = make_spare(&**self.fs, path, self.options.first_segment_bytes(), sync, &|_| true)?;
+        let spare = make_filled(&**self.fs, path, self.options.first_segment_bytes(), sync)?;
         let header = SegmentHeader { bytes: spare.bytes, ..header };
         install(&**self.fs, self.layout, &self.identity.key, &spare, &header, sync)?;
         let active = Active {
