@@ -95,7 +95,7 @@ impl Client {
             .user_agent(concat!("countwheel/", env!("CARGO_PKG_VERSION")));
         let builder = match uri.scheme_str() {
             Some("http") => builder,
-            Some("https") => builder.tls_config(super::tls::trust(ca)?),
+            Some("https") => super::tls::trusting(builder, ca)?,
             _ => return Err(refuse("is neither http nor https")),
         };
         // What runs on this machine is not reached through a proxy.

@@ -66,7 +66,7 @@ pub(super) fn run(client: &Client, file: &Path, json: bool) -> Result<(), Client
     } else {
         let file = File::open(file).map_err(usage)?;
         let about = file.metadata().map_err(usage)?;
-        (Box::new(BufReader::new(file)), about.is_file().then(|| about.len()))
+        (Box::new(BufReader::new(file)), about.is_file().then_some(about.len()))
     };
     let bar = bar(length);
     let mut import = Import { client, json, tally: Tally::default(), last_line: 0, bar };

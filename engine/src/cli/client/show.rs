@@ -16,7 +16,8 @@ pub(super) fn table<const N: usize>(head: Option<[&str; N]>, rows: impl IntoIter
         table.set_header(head);
     }
     table.add_rows(rows.into_iter().map(Vec::from));
-    format!("{}\n", table.trim_fmt())
+    // Without borders there is nothing that the first column has to be kept away from.
+    table.lines().map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end())).collect()
 }
 
 /// A schedule with what stands around it in an answer: `next`, `warnings`, `receipt`.

@@ -2,17 +2,20 @@
 
 use std::path::Path;
 
-use ureq::tls::TlsConfig;
+use ureq::{config::ConfigBuilder, typestate::AgentScope};
 
 use super::error::ClientError;
 
-/// The certificates in `ca`, or the system's.
+/// Trusts the certificates in `ca`, or the system's.
 #[cfg(feature = "tls")]
-pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, ClientError> {
+pub(super) fn trusting(
+    builder: ConfigBuilder<AgentScope>,
+    ca: Option<&Path>,
+) -> Result<ConfigBuilder<AgentScope>, ClientError> {
     use std::{fs, sync::Arc};
 
     use rustls::crypto::ring;
-    use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
+    use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
     let certificates: Vec<Certificate<'static>> = match ca {
         Some(path) => {
@@ -33,14 +36,17 @@ pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, ClientError> {
     if certificates.is_empty() {
         return Err(ClientError::Usage("no certificate to trust was found: give --ca PEM".to_owned()));
     }
-    Ok(TlsConfig::builder()
+    let config = TlsConfig::builder()
         .root_certs(RootCerts::new_with_certs(&certificates))
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .build())
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
+    Ok(builder.tls_config(config.build()))
 }
 
 /// This build has none.
 #[cfg(not(feature = "tls"))]
-pub(super) fn trust(_ca: Option<&Path>) -> Result<TlsConfig, ClientError> {
+pub(super) fn trusting(
+    _builder: ConfigBuilder<AgentScope>,
+    _ca: Option<&Path>,
+) -> Result<ConfigBuilder<AgentScope>, ClientError> {
     Err(ClientError::Usage("this build has no TLS: build with the feature tls or give an http:// URL".to_owned()))
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        settings::Key,
+        settings::Setting,
         start::Rehearse,
         values::{instant, speed},
     },
@@ -85,24 +85,24 @@ impl ServeArgs {
     }
 
     /// What flags say, by setting.
-    pub(super) fn into_flags(self) -> BTreeMap<Key, String> {
+    pub(super) fn into_flags(self) -> BTreeMap<Setting, String> {
         let said = [
-            (Key::Data, self.data),
-            (Key::Listen, self.listen),
-            (Key::Tokens, self.tokens),
-            (Key::TlsCert, self.tls_cert),
-            (Key::TlsKey, self.tls_key),
-            (Key::Redis, self.redis),
-            (Key::RedisPrefix, self.redis_prefix),
-            (Key::AdoptRedis, self.adopt_redis.then(|| true.to_string())),
-            (Key::Shards, self.shards),
-            (Key::Tzdata, self.tzdata),
-            (Key::Lead, self.lead),
-            (Key::Horizon, self.horizon),
-            (Key::SegmentBytes, self.segment_bytes),
-            (Key::ReserveBytes, self.reserve_bytes),
-            (Key::LiveLimit, self.live_limit),
-            (Key::Mailbox, self.mailbox),
+            (Setting::Data, self.data),
+            (Setting::Listen, self.listen),
+            (Setting::Tokens, self.tokens),
+            (Setting::TlsCert, self.tls_cert),
+            (Setting::TlsKey, self.tls_key),
+            (Setting::Redis, self.redis),
+            (Setting::RedisPrefix, self.redis_prefix),
+            (Setting::AdoptRedis, self.adopt_redis.then(|| true.to_string())),
+            (Setting::Shards, self.shards),
+            (Setting::Tzdata, self.tzdata),
+            (Setting::Lead, self.lead),
+            (Setting::Horizon, self.horizon),
+            (Setting::SegmentBytes, self.segment_bytes),
+            (Setting::ReserveBytes, self.reserve_bytes),
+            (Setting::LiveLimit, self.live_limit),
+            (Setting::Mailbox, self.mailbox),
         ];
         said.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
     }

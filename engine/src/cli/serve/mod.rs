@@ -25,7 +25,7 @@ use self::{
 use super::{
     redact::redacted,
     report::{failed, log_to_stderr, misused, say},
-    settings::{Key, Layers, SettingError, Settings},
+    settings::{Layers, Setting, SettingError, Settings},
     start::{self, Start},
 };
 use crate::{
@@ -90,7 +90,7 @@ fn read(args: ServeArgs) -> Result<(Layers, Plan), ServeError> {
     let start = Start { rehearse, ..settings.start() };
     start::builder(start.clone()).check().map_err(|error| refused(&layers, error))?;
     let transport = transport(&layers, &settings)?;
-    let access = Access::load(settings.tokens.clone()).map_err(|problem| layers.refuse(Key::Tokens, problem))?;
+    let access = Access::load(settings.tokens.clone()).map_err(|problem| layers.refuse(Setting::Tokens, problem))?;
     if !access.allows(settings.listen) {
         return Err(ServeError::NotLoopback(settings.listen));
     }
@@ -100,12 +100,12 @@ fn read(args: ServeArgs) -> Result<(Layers, Plan), ServeError> {
 /// What the builder refuses, told with the place where it was said.
 fn refused(layers: &Layers, error: OpenError) -> ServeError {
     match error {
-        OpenError::Setting { setting, problem } => match (Key::of_builder(setting), setting) {
+        OpenError::Setting { setting, problem } => match (Setting::of_builder(setting), setting) {
             (Some(key), _) => layers.refuse(key, problem).into(),
             (None, "rehearse-from") => SettingError::Flag { flag: "--rehearse-from", problem }.into(),
             (None, _) => SettingError::Flag { flag: "--rehearse-speed", problem }.into(),
         },
-        OpenError::Zones(problem) => layers.refuse(Key::Tzdata, problem).into(),
+        OpenError::Zones(problem) => layers.refuse(Setting::Tzdata, problem).into(),
         error => error.into(),
     }
 }
@@ -122,7 +122,7 @@ fn transport(layers: &Layers, settings: &Settings) -> Result<Transport, SettingE
     match settings.tls {
         None => Ok(Transport::Plain),
         Some(_) => {
-            Err(layers.refuse(Key::TlsCert, "this build has no TLS: build with the feature tls or leave it out"))
+            Err(layers.refuse(Setting::TlsCert, "this build has no TLS: build with the feature tls or leave it out"))
         }
     }
 }

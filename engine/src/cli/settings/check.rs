@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use super::{
     error::SettingError,
     layers::{Given, Layers},
-    table::Key,
+    table::Setting,
 };
 use crate::{
     builder::RedisOptions,
@@ -32,6 +32,7 @@ pub(crate) struct Settings {
 
 /// Where certificate and key are.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "a build without TLS refuses them and reads neither"))]
 pub(crate) struct TlsFiles {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
@@ -42,19 +43,19 @@ impl Settings {
     pub(crate) fn check(layers: &Layers) -> Result<Self, SettingError> {
         let given = Reader(layers);
         Ok(Self {
-            data: given.path(Key::Data)?.unwrap_or_default(),
-            listen: given.needed(Key::Listen, values::listen_address)?,
-            tokens: given.path(Key::Tokens)?,
+            data: given.path(Setting::Data)?.unwrap_or_default(),
+            listen: given.needed(Setting::Listen, values::listen_address)?,
+            tokens: given.path(Setting::Tokens)?,
             tls: given.tls()?,
             redis: given.redis()?,
-            shards: given.optional(Key::Shards, |text| values::number(text, 1, 1_024))?,
-            tzdata: given.path(Key::Tzdata)?,
-            lead: given.optional(Key::Lead, values::duration)?,
-            horizon: given.optional(Key::Horizon, values::duration)?,
-            segment_bytes: given.optional(Key::SegmentBytes, values::bytes)?,
-            reserve_bytes: given.optional(Key::ReserveBytes, values::bytes)?,
-            live_limit: given.optional(Key::LiveLimit, |text| values::number(text, 1, 100_000_000))?,
-            mailbox: given.optional(Key::Mailbox, |text| values::number(text, 1, 1_000_000))?,
+            shards: given.optional(Setting::Shards, |text| values::number(text, 1, 1_024))?,
+            tzdata: given.path(Setting::Tzdata)?,
+            lead: given.optional(Setting::Lead, values::duration)?,
+            horizon: given.optional(Setting::Horizon, values::duration)?,
+            segment_bytes: given.optional(Setting::SegmentBytes, values::bytes)?,
+            reserve_bytes: given.optional(Setting::ReserveBytes, values::bytes)?,
+            live_limit: given.optional(Setting::LiveLimit, |text| values::number(text, 1, 100_000_000))?,
+            mailbox: given.optional(Setting::Mailbox, |text| values::number(text, 1, 1_000_000))?,
         })
     }
 
@@ -79,17 +80,17 @@ impl Settings {
 struct Reader<'a>(&'a Layers);
 
 impl Reader<'_> {
-    fn optional<T>(&self, key: Key, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, SettingError> {
+    fn optional<T>(&self, key: Setting, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, SettingError> {
         let value = self.0.value(key).map(|Given { text, .. }| read(text)).transpose();
         value.map_err(|problem| self.0.refuse(key, problem))
     }
 
-    fn needed<T>(&self, key: Key, read: impl Fn(&str) -> Result<T, String>) -> Result<T, SettingError> {
+    fn needed<T>(&self, key: Setting, read: impl Fn(&str) -> Result<T, String>) -> Result<T, SettingError> {
         let value = self.optional(key, read)?;
         value.ok_or_else(|| self.0.refuse(key, "is not set: give it"))
     }
 
-    fn path(&self, key: Key) -> Result<Option<PathBuf>, SettingError> {
+    fn path(&self, key: Setting) -> Result<Option<PathBuf>, SettingError> {
         self.optional(key, |text| match text {
             "" => Err("is empty: give a path or leave it out".to_owned()),
             text => Ok(PathBuf::from(text)),
@@ -97,13 +98,13 @@ impl Reader<'_> {
     }
 
     fn redis(&self) -> Result<Option<RedisOptions>, SettingError> {
-        let url = self.optional(Key::Redis, |text| Ok(text.to_owned()))?;
-        let adopt = self.needed(Key::AdoptRedis, |text| {
+        let url = self.optional(Setting::Redis, |text| Ok(text.to_owned()))?;
+        let adopt = self.needed(Setting::AdoptRedis, |text| {
             bool::from_str(text).map_err(|_| format!("{text:?} is neither true nor false: give one of them"))
         })?;
-        let prefix = self.needed(Key::RedisPrefix, |text| Ok(text.to_owned()))?;
+        let prefix = self.needed(Setting::RedisPrefix, |text| Ok(text.to_owned()))?;
         let Some(url) = url else {
-            let said = [Key::RedisPrefix, Key::AdoptRedis].into_iter().find(|key| self.0.is_said(*key));
+            let said = [Setting::RedisPrefix, Setting::AdoptRedis].into_iter().find(|key| self.0.differs(*key));
             let without = |key| self.0.refuse(key, "means nothing without redis: give --redis too, or leave it out");
             return said.map_or(Ok(None), |key| Err(without(key)));
         };
@@ -111,11 +112,11 @@ impl Reader<'_> {
     }
 
     fn tls(&self) -> Result<Option<TlsFiles>, SettingError> {
-        match (self.path(Key::TlsCert)?, self.path(Key::TlsKey)?) {
+        match (self.path(Setting::TlsCert)?, self.path(Setting::TlsKey)?) {
             (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(self.0.refuse(Key::TlsCert, "needs a key: give --tls-key too")),
-            (None, Some(_)) => Err(self.0.refuse(Key::TlsKey, "needs a certificate: give --tls-cert too")),
+            (Some(_), None) => Err(self.0.refuse(Setting::TlsCert, "needs a key: give --tls-key too")),
+            (None, Some(_)) => Err(self.0.refuse(Setting::TlsKey, "needs a certificate: give --tls-cert too")),
         }
     }
 }
@@ -126,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn checked(flags: &[(Key, &str)]) -> Result<Settings, String> {
+    fn checked(flags: &[(Setting, &str)]) -> Result<Settings, String> {
         let flags = flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect::<BTreeMap<_, _>>();
         let layers = Layers::read(flags, |_| None, None).map_err(|error| error.to_string())?;
         Settings::check(&layers).map_err(|error| error.to_string())
@@ -143,12 +144,12 @@ mod tests {
     #[test]
     fn settings_that_need_each_other_are_refused_alone() {
         for (key, said) in [
-            (Key::RedisPrefix, "redis_prefix (--redis-prefix): means nothing without redis"),
-            (Key::AdoptRedis, "adopt_redis (--adopt-redis): means nothing without redis"),
-            (Key::TlsCert, "tls_cert (--tls-cert): needs a key"),
-            (Key::TlsKey, "tls_key (--tls-key): needs a certificate"),
+            (Setting::RedisPrefix, "redis_prefix (--redis-prefix): means nothing without redis"),
+            (Setting::AdoptRedis, "adopt_redis (--adopt-redis): means nothing without redis"),
+            (Setting::TlsCert, "tls_cert (--tls-cert): needs a key"),
+            (Setting::TlsKey, "tls_key (--tls-key): needs a certificate"),
         ] {
-            let value = if key == Key::AdoptRedis { "true" } else { "x" };
+            let value = if key == Setting::AdoptRedis { "true" } else { "x" };
             let refusal = checked(&[(key, value)]).unwrap_err();
             assert!(refusal.starts_with(said), "{refusal}");
         }
@@ -157,14 +158,14 @@ mod tests {
     #[test]
     fn a_value_that_does_not_read_names_key_and_flag() {
         for (key, text) in [
-            (Key::Listen, "7171"),
-            (Key::Lead, "2"),
-            (Key::Shards, "0"),
-            (Key::Shards, "1025"),
-            (Key::Mailbox, "-1"),
-            (Key::SegmentBytes, "64 MB"),
-            (Key::AdoptRedis, "yes"),
-            (Key::Data, ""),
+            (Setting::Listen, "7171"),
+            (Setting::Lead, "2"),
+            (Setting::Shards, "0"),
+            (Setting::Shards, "1025"),
+            (Setting::Mailbox, "-1"),
+            (Setting::SegmentBytes, "64 MB"),
+            (Setting::AdoptRedis, "yes"),
+            (Setting::Data, ""),
         ] {
             let refusal = checked(&[(key, text)]).unwrap_err();
             assert!(refusal.starts_with(&format!("{} ({}): ", key.name(), key.flag())), "{refusal}");

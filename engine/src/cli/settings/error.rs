@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use super::{layers::Origin, table::Key};
+use super::{layers::Origin, table::Setting};
 
 /// A setting, or the file they stand in, cannot be used: correct it.
 #[derive(Debug, thiserror::Error)]
@@ -10,7 +10,7 @@ use super::{layers::Origin, table::Key};
 pub(crate) enum SettingError {
     /// The value of a setting.
     #[error("{} ({origin}): {problem}", key.name())]
-    Value { key: Key, origin: Origin, problem: String },
+    Value { key: Setting, origin: Origin, problem: String },
     /// A setting that only a flag gives.
     #[error("{flag}: {problem}")]
     Flag { flag: &'static str, problem: String },

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::{
     error::SettingError,
     layers::{Given, Origin},
-    table::Key,
+    table::Setting,
 };
 
 /// The file, as it is written. A key that is not here is refused, and the known ones are listed.
@@ -65,12 +65,12 @@ impl<'de> Deserialize<'de> for Bytes {
 }
 
 /// Reads the file.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<Key, Given>, SettingError> {
+pub(super) fn read(path: &Path) -> Result<BTreeMap<Setting, Given>, SettingError> {
     let text = fs::read_to_string(path).map_err(|source| SettingError::File { path: path.to_owned(), source })?;
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<BTreeMap<Key, Given>, SettingError> {
+fn parse(path: &Path, text: &str) -> Result<BTreeMap<Setting, Given>, SettingError> {
     let line_of = |offset: usize| text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1;
     let written: Written = toml::from_str(text).map_err(|error| SettingError::Syntax {
         path: path.to_owned(),
@@ -78,28 +78,28 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<Key, Given>, SettingError> 
         problem: error.message().trim_end().replace('\n', ", "),
     })?;
     let mut given = BTreeMap::new();
-    let mut take = |key: Key, value: Option<(String, usize)>| {
+    let mut take = |key: Setting, value: Option<(String, usize)>| {
         if let Some((text, offset)) = value {
             let origin = Origin::File { path: path.to_owned(), line: line_of(offset) };
             given.insert(key, Given { text, origin });
         }
     };
-    take(Key::Data, shown(written.data));
-    take(Key::Listen, shown(written.listen));
-    take(Key::Tokens, shown(written.tokens));
-    take(Key::TlsCert, shown(written.tls_cert));
-    take(Key::TlsKey, shown(written.tls_key));
-    take(Key::Redis, shown(written.redis));
-    take(Key::RedisPrefix, shown(written.redis_prefix));
-    take(Key::AdoptRedis, shown(written.adopt_redis));
-    take(Key::Shards, shown(written.shards));
-    take(Key::Tzdata, shown(written.tzdata));
-    take(Key::Lead, shown(written.lead));
-    take(Key::Horizon, shown(written.horizon));
-    take(Key::SegmentBytes, shown(written.segment_bytes));
-    take(Key::ReserveBytes, shown(written.reserve_bytes));
-    take(Key::LiveLimit, shown(written.live_limit));
-    take(Key::Mailbox, shown(written.mailbox));
+    take(Setting::Data, shown(written.data));
+    take(Setting::Listen, shown(written.listen));
+    take(Setting::Tokens, shown(written.tokens));
+    take(Setting::TlsCert, shown(written.tls_cert));
+    take(Setting::TlsKey, shown(written.tls_key));
+    take(Setting::Redis, shown(written.redis));
+    take(Setting::RedisPrefix, shown(written.redis_prefix));
+    take(Setting::AdoptRedis, shown(written.adopt_redis));
+    take(Setting::Shards, shown(written.shards));
+    take(Setting::Tzdata, shown(written.tzdata));
+    take(Setting::Lead, shown(written.lead));
+    take(Setting::Horizon, shown(written.horizon));
+    take(Setting::SegmentBytes, shown(written.segment_bytes));
+    take(Setting::ReserveBytes, shown(written.reserve_bytes));
+    take(Setting::LiveLimit, shown(written.live_limit));
+    take(Setting::Mailbox, shown(written.mailbox));
     Ok(given)
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn a_key_that_is_not_known_is_refused_with_the_known_ones() {
         let said = refused("listen = '127.0.0.1:1'\nshrads = 4\n");
         assert!(said.starts_with("c.toml line 2: unknown field `shrads`"), "{said}");
-        assert!(Key::ALL.iter().all(|key| said.contains(key.name())), "{said}");
+        assert!(Setting::ALL.iter().all(|key| said.contains(key.name())), "{said}");
     }
 
     #[test]

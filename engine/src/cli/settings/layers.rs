@@ -10,16 +10,16 @@ use std::{
 use super::{
     error::SettingError,
     file,
-    table::{Fallback, Key},
+    table::{Fallback, Setting},
 };
 
 /// Where a value was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// On the command line.
-    Flag(Key),
+    Flag(Setting),
     /// In the environment.
-    Environment(Key),
+    Environment(Setting),
     /// In the file.
     File { path: PathBuf, line: usize },
     /// Nowhere.
@@ -47,23 +47,23 @@ pub(crate) struct Given {
 /// The value of every setting that has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
-    given: BTreeMap<Key, Given>,
+    given: BTreeMap<Setting, Given>,
 }
 
 impl Layers {
     /// Puts what flags say over the environment, that over the file, and that over the defaults. A variable that is
     /// empty is one that is not set.
     pub(crate) fn read(
-        flags: BTreeMap<Key, String>,
+        flags: BTreeMap<Setting, String>,
         environment: impl Fn(&str) -> Option<OsString>,
         file: Option<&Path>,
     ) -> Result<Self, SettingError> {
-        let mut given: BTreeMap<Key, Given> = Key::ALL.into_iter().filter_map(default_of).collect();
+        let mut given: BTreeMap<Setting, Given> = Setting::ALL.into_iter().filter_map(default_of).collect();
         let from_environment = environment("COUNTWHEEL_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
         if let Some(path) = file.map(Path::to_owned).or(from_environment) {
             given.extend(file::read(&path)?);
         }
-        for key in Key::ALL {
+        for key in Setting::ALL {
             let Some(value) = environment(&key.variable()).filter(|value| !value.is_empty()) else { continue };
             let origin = Origin::Environment(key);
             let text = value.into_string().map_err(|_| SettingError::Value {
@@ -78,27 +78,27 @@ impl Layers {
     }
 
     /// What holds for a setting; `None` where it is not set and has no default.
-    pub(crate) fn value(&self, key: Key) -> Option<&Given> {
+    pub(crate) fn value(&self, key: Setting) -> Option<&Given> {
         self.given.get(&key)
     }
 
     /// Where a setting was said.
-    pub(crate) fn origin(&self, key: Key) -> Origin {
+    pub(crate) fn origin(&self, key: Setting) -> Origin {
         self.value(key).map_or(Origin::Default, |given| given.origin.clone())
     }
 
-    /// Whether somebody said something else than the default by leaving it out.
-    pub(crate) fn is_said(&self, key: Key) -> bool {
-        self.origin(key) != Origin::Default
+    /// Whether a setting is another one than it would be if nobody said anything.
+    pub(crate) fn differs(&self, key: Setting) -> bool {
+        self.value(key).map(|given| &given.text) != default_of(key).map(|(_, given)| given.text).as_ref()
     }
 
     /// The refusal of a setting.
-    pub(crate) fn refuse(&self, key: Key, problem: impl Into<String>) -> SettingError {
+    pub(crate) fn refuse(&self, key: Setting, problem: impl Into<String>) -> SettingError {
         SettingError::Value { key, origin: self.origin(key), problem: problem.into() }
     }
 }
 
-fn default_of(key: Key) -> Option<(Key, Given)> {
+fn default_of(key: Setting) -> Option<(Setting, Given)> {
     match key.fallback() {
         Fallback::Value(text) => Some((key, Given { text: text.to_owned(), origin: Origin::Default })),
         Fallback::Unset(_) => None,
@@ -121,12 +121,12 @@ mod tests {
             "COUNTWHEEL_SHARDS" => Some(OsString::new()),
             _ => None,
         };
-        let flags = BTreeMap::from([(Key::Lead, "3s".to_owned())]);
+        let flags = BTreeMap::from([(Setting::Lead, "3s".to_owned())]);
         let layers = Layers::read(flags, environment, None).unwrap();
         let text = |key| layers.value(key).map(|given| given.text.as_str());
-        let texts = [Key::Lead, Key::Mailbox, Key::LiveLimit, Key::Data, Key::Shards].map(text);
+        let texts = [Setting::Lead, Setting::Mailbox, Setting::LiveLimit, Setting::Data, Setting::Shards].map(text);
         assert_eq!(texts, [Some("3s"), Some("2"), Some("1"), Some("./countwheel-data"), None]);
-        assert!(layers.is_said(Key::LiveLimit) && !layers.is_said(Key::Data));
+        assert!(layers.differs(Setting::LiveLimit) && !layers.differs(Setting::Data));
         let other = Layers::read(BTreeMap::new(), environment, Some(Path::new("/nowhere.toml")));
         assert!(other.unwrap_err().to_string().contains("/nowhere.toml"), "the flag names another file");
     }

@@ -10,9 +10,6 @@ mod layers;
 mod print;
 mod table;
 
-pub(crate) use self::{
-    check::{Settings, TlsFiles},
-    error::SettingError,
-    layers::Layers,
-    table::Key,
-};
+#[cfg(feature = "tls")]
+pub(crate) use self::check::TlsFiles;
+pub(crate) use self::{check::Settings, error::SettingError, layers::Layers, table::Setting};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     layers::{Given, Layers},
-    table::{Fallback, Key, Shape},
+    table::{Fallback, Setting, Shape},
 };
 use crate::cli::redact::redacted;
 
@@ -16,7 +16,7 @@ impl Layers {
     pub(crate) fn to_toml(&self) -> String {
         let mut text =
             String::from("# The effective configuration: a flag wins over COUNTWHEEL_..., that over the file.\n");
-        for key in Key::ALL {
+        for key in Setting::ALL {
             let (left, right) = match (self.value(key), key.fallback()) {
                 (Some(given), _) => (format!("{} = {}", key.name(), written(key, given)), given.origin.to_string()),
                 (None, Fallback::Unset(meaning)) => (format!("# {}", key.name()), format!("not set: {meaning}")),
@@ -28,10 +28,10 @@ impl Layers {
     }
 }
 
-fn written(key: Key, given: &Given) -> String {
+fn written(key: Setting, given: &Given) -> String {
     match key.shape() {
         Shape::Number | Shape::Flag => given.text.clone(),
-        Shape::Text if key == Key::Redis => quoted(&redacted(&given.text)),
+        Shape::Text if key == Setting::Redis => quoted(&redacted(&given.text)),
         Shape::Text => quoted(&given.text),
     }
 }
@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_reads_back_and_shows_no_password() {
-        let said = [(Key::Redis, "redis://u:s3cret@host:1/2"), (Key::Shards, "4"), (Key::Data, "it's \"here\"")];
+        let said =
+            [(Setting::Redis, "redis://u:s3cret@host:1/2"), (Setting::Shards, "4"), (Setting::Data, "it's \"here\"")];
         let flags = said.map(|(key, text)| (key, text.to_owned()));
         let layers = Layers::read(BTreeMap::from(flags), |_| None, None).unwrap();
         let text = layers.to_toml();

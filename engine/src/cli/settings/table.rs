@@ -2,7 +2,7 @@
 
 /// A setting of `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum Setting {
     Data,
     Listen,
     Redis,
@@ -38,7 +38,7 @@ pub(super) enum Fallback {
     Unset(&'static str),
 }
 
-impl Key {
+impl Setting {
     /// Every setting, in the order in which they are shown.
     pub(crate) const ALL: [Self; 16] = [
         Self::Data,
@@ -131,13 +131,13 @@ mod tests {
 
     #[test]
     fn every_setting_is_listed_once_under_a_name_of_its_own() {
-        let mut names: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
+        let mut names: Vec<&str> = Setting::ALL.iter().map(|key| key.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Key::ALL.len());
-        assert_eq!(Key::RedisPrefix.flag(), "--redis-prefix");
-        assert_eq!(Key::RedisPrefix.variable(), "COUNTWHEEL_REDIS_PREFIX");
-        assert_eq!(Key::of_builder("lead"), Some(Key::Lead));
-        assert_eq!(Key::of_builder("rehearse-speed"), None);
+        assert_eq!(names.len(), Setting::ALL.len());
+        assert_eq!(Setting::RedisPrefix.flag(), "--redis-prefix");
+        assert_eq!(Setting::RedisPrefix.variable(), "COUNTWHEEL_REDIS_PREFIX");
+        assert_eq!(Setting::of_builder("lead"), Some(Setting::Lead));
+        assert_eq!(Setting::of_builder("rehearse-speed"), None);
     }
 }
