@@ -23,7 +23,8 @@ pub(crate) fn told(error: &Error) -> Told {
             let said = said.split("\nUsage:").next().unwrap_or(said);
             let said = said.split("\nFor more information").next().unwrap_or(said);
             let words: Vec<&str> = said.split_whitespace().collect();
-            Told::Refusal(format!("{}: see {} --help", words.join(" "), command(&text)))
+            let line = words.join(" ").replace(" tip: ", "; tip: ");
+            Told::Refusal(format!("{line}: see {} --help", command(&text)))
         }
     }
 }

@@ -250,10 +250,10 @@ fn specs(home: &tempfile::TempDir, lines: usize) -> PathBuf {
 fn an_import_says_what_became_of_each_line() {
     let home = tempfile::tempdir().unwrap();
     let file = specs(&home, 6);
-    let made = r#"{"schedule":{"schedule_id":"x"},"next":[],"warnings":[]}"#;
+    let made = r#"{"line":1,"schedule_id":"x","version":1,"status":"created"}"#;
     let first = format!("{made}\n");
-    let refused = r#"{"error":{"code":"invalid","field":"queue","message":"is required"}}"#;
-    let rest = format!("{}\n{refused}\n{made}\n", r#"{"status":200,"schedule":{}}"#);
+    let refused = r#"{"line":2,"error":{"code":"invalid","field":"queue","message":"is required"}}"#;
+    let rest = format!("{}\n{refused}\n{made}\n", made.replace("created", "unchanged"));
     let server = Canned::answering(&[(200, &first), (200, &rest)]);
     let done = asks(&server.url, &["schedule", "import", file.to_str().unwrap()]);
     assert_eq!((done.code, done.out.as_str()), (Some(1), "2 made, 1 unchanged, 2 refused\n"), "{done:?}");
@@ -271,13 +271,18 @@ fn an_import_says_what_became_of_each_line() {
 #[test]
 fn an_import_that_breaks_off_says_after_which_line() {
     let line = "{\"key\":\"k\"}\n";
-    let answers = "{\"schedule\":{}}\n".repeat(500);
-    let server = Canned::answering(&[(200, &answers), (200, "{\"schedule\":{}}\n")]);
+    let made = "{\"line\":1,\"status\":\"created\"}\n";
+    let answers = made.repeat(500);
+    let server = Canned::answering(&[(200, &answers), (200, made)]);
     let mut command = countwheel();
-    command.args(["schedule", "import", "-", "--url", &server.url]);
+    command.args(["schedule", "import", "-", "--json", "--url", &server.url]);
     let done = Said::of(&mut command, &line.repeat(502));
-    assert_eq!((done.code, done.out.as_str()), (Some(1), "501 made, 0 unchanged, 0 refused\n"), "{done:?}");
-    assert!(done.failed(1).starts_with("countwheel: stopped after line 501: "), "{done:?}");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let told: Vec<&str> = done.err.lines().collect();
+    assert_eq!(told[0], "501 made, 0 unchanged, 0 refused");
+    assert!(told[1].starts_with("countwheel: stopped after line 501: "), "{told:?}");
+    let last: Value = serde_json::from_str(done.out.lines().next_back().unwrap()).unwrap();
+    assert_eq!(last["line"], 501, "a line of the file, not of a batch");
 }
 
 #[test]

@@ -154,7 +154,7 @@ impl Import<'_> {
         }
         let (sent, answered) = (numbers.len(), answers.len());
         for (number, answer) in numbers.into_iter().zip(answers) {
-            self.count(number, &answer)?;
+            self.count(number, answer)?;
             self.last_line = number;
         }
         if answered < sent {
@@ -164,13 +164,17 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn count(&mut self, number: u64, answer: &Value) -> Result<(), ClientError> {
+    /// Counts an answer. The server counts the lines of a batch: who reads the answers has the file before them.
+    fn count(&mut self, number: u64, mut answer: Value) -> Result<(), ClientError> {
+        if let Value::Object(fields) = &mut answer {
+            fields.insert("line".to_owned(), number.into());
+        }
         if self.json {
             self.bar.suspend(|| print(&format!("{answer}\n")))?;
         }
-        if let Some(why) = line_of(answer) {
+        if let Some(why) = line_of(&answer) {
             self.refuse(number, &why);
-        } else if is_unchanged(answer) {
+        } else if answer["status"] == "unchanged" {
             self.tally.unchanged += 1;
         } else {
             self.tally.made += 1;
@@ -190,9 +194,4 @@ impl Import<'_> {
             (line, why) => ClientError::Stopped { line, why: Box::new(why) },
         }
     }
-}
-
-/// Whether the schedule was there already: the server says so as it does to a single call.
-fn is_unchanged(answer: &Value) -> bool {
-    answer["status"] == 200 || answer["unchanged"] == true || answer["made"] == false || answer["created"] == false
 }

@@ -35,7 +35,7 @@ pub(super) fn described(answer: &Value, clocks: &Clocks) -> String {
         rows.insert(1, row("name", text(&schedule["name"])));
     }
     if !schedule["error"].is_null() {
-        rows.push(row("error", text(&schedule["error"])));
+        rows.push(row("error", sentence(&schedule["error"])));
     }
     let next = answer["next"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (index, at) in next.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn described(answer: &Value, clocks: &Clocks) -> String {
         rows.push(row("receipt", receipted(receipt)));
     }
     let warnings = answer["warnings"].as_array().map(Vec::as_slice).unwrap_or_default();
-    rows.extend(warnings.iter().map(|warning| row("warning", text(&warning["message"]))));
+    rows.extend(warnings.iter().map(|warning| row("warning", sentence(&warning["message"]))));
     table(None, rows)
 }
 
@@ -156,18 +156,22 @@ fn rule(rule: &Value) -> String {
     }
 }
 
-/// A value in one line without anything that a terminal would act on.
+/// A value in one line that is not too long for a table.
 pub(super) fn text(value: &Value) -> String {
-    let text = match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    };
-    let mut shown: String = text.chars().take(SHOWN_CHARS).map(|c| if c.is_control() { '?' } else { c }).collect();
-    if text.chars().nth(SHOWN_CHARS).is_some() {
-        shown.push('…');
+    let whole = sentence(value);
+    match whole.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &whole[..end]),
+        None => whole,
     }
-    shown
+}
+
+/// A value in one line, without anything that a terminal would act on.
+fn sentence(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        value => value.to_string(),
+    }
 }
 
 #[cfg(test)]
