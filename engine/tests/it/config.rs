@@ -1,14 +1,29 @@
 //! How a server is told what to be: precedence, refusals, and what it shows of it.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 
 use crate::server::{Server, countwheel, refused};
 
-/// Runs a command to its end: code, stdout, stderr.
+/// How long a command that has to end by itself may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs a command to its end: code, stdout, stderr. One that does not end is killed, and has no code.
 fn end_of(command: &mut Command) -> (Option<i32>, String, String) {
-    let output = command.output().unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > PATIENCE {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
