@@ -3,6 +3,9 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests wait; the kernel's bans are not theirs")]
 
 mod calendar;
+mod canned;
+mod cli;
+mod config;
 mod demo;
 mod embedded;
 mod examples;
@@ -30,3 +33,5 @@ mod server;
 mod streams;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
+#[cfg(feature = "tls")]
+mod tls;
