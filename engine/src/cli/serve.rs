@@ -5,6 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +19,16 @@ use super::{
     start::{self, Rehearse, Start},
     values,
 };
-use crate::{api::server::server, builder::RedisOptions, engine::Engine, error::OpenError, kernel::time::UnixMs};
+use crate::{
+    api::{
+        auth::{TokenFile, TokensError},
+        server::server,
+    },
+    builder::RedisOptions,
+    engine::Engine,
+    error::OpenError,
+    kernel::time::UnixMs,
+};
 
 /// Options of `serve`.
 #[derive(Args)]
@@ -29,6 +39,9 @@ pub(crate) struct ServeArgs {
     /// Address of the HTTP API; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7171", value_parser = values::listen_address)]
     listen: SocketAddr,
+    /// Tokens that are let in, a line each: `<role> <sha256 of the token in hex> [label]`
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
     /// Queue on Redis Streams; without it the embedded queue
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
@@ -70,6 +83,8 @@ enum ServeError {
     #[error("cannot wait for signals: {0}: check the limits of the process")]
     Signals(io::Error),
     #[error(transparent)]
+    Tokens(#[from] TokensError),
+    #[error(transparent)]
     Open(#[from] OpenError),
     #[error("the HTTP server failed: {0}: check the limits of the process")]
     Server(io::Error),
@@ -88,7 +103,8 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
 
 async fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
-    let listener = bind(args.listen)?;
+    let tokens = args.tokens.as_ref().map(TokenFile::load).transpose()?.map(Arc::new);
+    let listener = bind(args.listen, tokens.is_some())?;
     let address = listener.local_addr().map_err(|source| ServeError::Bind { address: args.listen, source })?;
     let engine = tokio::select! {
         opened = start::open(args.into_start()) => opened?,
@@ -99,7 +115,7 @@ async fn serve(args: ServeArgs) -> Result<(), ServeError> {
         }
     };
     tell_what_is_open(&engine);
-    let server = server(engine.clone(), listener).map_err(ServeError::Server)?;
+    let server = server(engine.clone(), listener, tokens).map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_web::rt::spawn(server);
     say(format_args!("countwheel: listening on http://{address}"));
@@ -117,8 +133,8 @@ async fn serve(args: ServeArgs) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    if !address.ip().is_loopback() {
+fn bind(address: SocketAddr, is_guarded: bool) -> Result<TcpListener, ServeError> {
+    if !is_guarded && !address.ip().is_loopback() {
         return Err(ServeError::NotLoopback(address));
     }
     TcpListener::bind(address).map_err(|source| ServeError::Bind { address, source })
