@@ -221,9 +221,11 @@ mod tests {
 
     #[test]
     fn what_is_not_an_object_or_not_known_or_given_twice_is_named_by_its_path() {
-        let read = |json: &str, path: &str| Fields::of(serde_json::from_str(json).unwrap(), path, &["a"]).unwrap_err();
+        const ONE: &[Field] = &[Field::new("a", Shape::Text, "")];
+        let node = |json: &str| serde_json::from_str(json).unwrap();
+        let read = |json: &str, path: &str| Fields::of(node(json), path, ONE, Null::LeftOut).unwrap_err();
         assert_eq!(read("[]", "").to_string(), ": the body must be an object, not an array");
-        assert_eq!(read("7", "rule").to_string(), "rule: must be an object, not a number");
+        assert_eq!(read("7", "rule").to_string(), "rule: must be an object, not a number (7)");
         assert_eq!(read(r#"{"b":1}"#, "rule").field, "rule.b");
         assert_eq!(read(r#"{"a":null,"a":1}"#, "").to_string(), "a: is given twice: give it once");
         let long = format!(r#"{{"{}":1}}"#, "x".repeat(10_000));

@@ -196,6 +196,7 @@ where
         };
         // What is at hand of a line is not all of it.
         self.bytes.clear();
+        self.searched = 0;
         self.ended = true;
         self.number += 1;
         Some(Line { number: self.number, text: Err(error) })
