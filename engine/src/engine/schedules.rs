@@ -256,9 +256,10 @@ impl Engine {
     /// [`CallError::NoOccurrence`], [`CallError::Archived`], or see [`CallError`].
     pub async fn occurrence(&self, id: OccurrenceId) -> Result<crate::kernel::occurrence::Occurrence, CallError> {
         for shard in 0..self.shards() {
-            let tenant = self.tenant.clone();
-            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, tenant, reply }).await? {
-                return Ok(found);
+            // Whose it is is looked at here: another tenant's is not there, which is not the same as archived.
+            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, tenant: None, reply }).await? {
+                let is_seen = self.bound_tenant().is_none_or(|tenant| tenant == found.tenant);
+                return if is_seen { Ok(found) } else { Err(CallError::NoOccurrence) };
             }
         }
         Err(if id.is_well_formed() && id.scheduled_for() <= self.now() {
