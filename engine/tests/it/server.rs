@@ -29,7 +29,7 @@ pub(crate) fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 /// A running server; killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Server {
@@ -116,6 +116,20 @@ impl Reply {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status: {head:?}"));
         Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    /// The body of an answer that came in chunks.
+    pub(crate) fn unchunked(&self) -> String {
+        if !self.head.contains("transfer-encoding: chunked") {
+            return self.body.clone();
+        }
+        let (mut whole, mut rest) = (String::new(), self.body.as_str());
+        while let Some((size, tail)) = rest.split_once("\r\n") {
+            let size = usize::from_str_radix(size, 16).unwrap_or_else(|_| panic!("no size: {size:?}"));
+            whole.push_str(&tail[..size]);
+            rest = &tail[size + 2..];
+        }
+        whole
     }
 
     /// The body as JSON.

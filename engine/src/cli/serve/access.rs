@@ -1,25 +1,27 @@
 //! Who may call the server: a file of tokens, read at the start and again on SIGHUP.
-//!
-//! It fails closed: as long as the HTTP side checks no tokens, a server that was told to use some does not start.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use crate::api::auth::{TokenFile, TokensError};
 
 /// What the server lets in.
 pub(super) struct Access {
-    tokens: Option<PathBuf>,
+    tokens: Option<Arc<TokenFile>>,
 }
 
 impl Access {
-    /// Reads the tokens, if there are to be some. The error says what is wrong with the file, and what to do.
-    pub(super) fn load(tokens: Option<PathBuf>) -> Result<Self, String> {
-        match tokens {
-            None => Ok(Self { tokens }),
-            Some(_) => Err("the server checks no tokens yet: leave it out and listen on loopback".to_owned()),
-        }
+    /// Reads the tokens, if there are to be some.
+    pub(super) fn load(tokens: Option<&Path>) -> Result<Self, TokensError> {
+        Ok(Self { tokens: tokens.map(TokenFile::load).transpose()?.map(Arc::new) })
+    }
+
+    /// The tokens that requests need, if they need one.
+    pub(super) fn tokens(&self) -> Option<Arc<TokenFile>> {
+        self.tokens.clone()
     }
 
     /// Whether a request needs a token.
-    pub(super) fn is_guarded(&self) -> bool {
+    pub(super) const fn is_guarded(&self) -> bool {
         self.tokens.is_some()
     }
 
@@ -30,9 +32,10 @@ impl Access {
 
     /// Reads the tokens again. A file that is not in order changes nothing: who was let in stays so.
     pub(super) fn reload(&self) {
-        match &self.tokens {
+        match self.tokens.as_ref().map(|tokens| tokens.reload()) {
             None => tracing::info!("SIGHUP: there is no tokens file to read again"),
-            Some(path) => tracing::info!(path = %path.display(), "SIGHUP: the tokens are read again"),
+            Some(Ok(tokens)) => tracing::info!(tokens, "SIGHUP: the tokens were read again"),
+            Some(Err(error)) => tracing::error!(%error, "SIGHUP: the tokens stay as they were"),
         }
     }
 }

@@ -90,7 +90,8 @@ fn read(args: ServeArgs) -> Result<(Layers, Plan), ServeError> {
     let start = Start { rehearse, ..settings.start() };
     start::builder(start.clone()).check().map_err(|error| refused(&layers, error))?;
     let transport = transport(&layers, &settings)?;
-    let access = Access::load(settings.tokens.clone()).map_err(|problem| layers.refuse(Setting::Tokens, problem))?;
+    let access = Access::load(settings.tokens.as_deref());
+    let access = access.map_err(|error| layers.refuse(Setting::Tokens, error.to_string()))?;
     if !access.allows(settings.listen) {
         return Err(ServeError::NotLoopback(settings.listen));
     }
@@ -149,7 +150,7 @@ async fn serve(plan: Plan) -> Result<(), ServeError> {
     if access.is_guarded() && !address.ip().is_loopback() && scheme == "http" {
         tracing::warn!(%address, "plain HTTP beyond loopback: tokens and payloads can be read on the way: give --tls-cert");
     }
-    let server = server(engine.clone(), listener, transport).map_err(ServeError::Server)?;
+    let server = server(engine.clone(), listener, transport, access.tokens()).map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_web::rt::spawn(server);
     say(format_args!("countwheel: listening on {scheme}://{address}"));
