@@ -35,6 +35,7 @@ mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
 mod server;
+mod settings;
 #[cfg(feature = "redis")]
 mod streams;
 #[cfg(feature = "redis")]

@@ -86,7 +86,10 @@ impl Shard {
         self.record(Record::Misfired(record), now, turn);
         turn.urge(Urgency::Prompt);
         for number in decision.spared {
-            self.enter_outbox(number, self.durable);
+            // What waits for its turn keeps its place.
+            if self.occurrences.row(number).is_some_and(|row| row.holder != Holder::Outbox) {
+                self.enter_outbox(number, self.durable);
+            }
         }
         for number in self.scheduled_of(schedule) {
             let row = self.occurrences.row(number).expect("it was just found");

@@ -77,6 +77,10 @@ impl Shard {
             }
             refusal
         })?;
+        if self.schedule(number).state() == ScheduleState::Completed {
+            // It counts again.
+            self.reserve_schedule(&spec.tenant)?;
+        }
         let keeps_due = pending == Pending::Keep;
         if keeps_due {
             self.decide_due(number, base, turn)?;

@@ -163,7 +163,7 @@ fn two_schedules_fire_at_every_instant_they_share() {
 #[test]
 fn half_a_million_on_one_millisecond_take_many_short_turns() {
     const SCHEDULES: u32 = 500_000;
-    let config = Config { final_when_enqueued: true, ..Config::default() };
+    let config = Config { final_when_enqueued: true, window: SCHEDULES as usize, ..Config::default() };
     let mut rig = Rig::with(config, at("08:00:00"));
     let mut one_off = spec(Rule::At(at("09:00:00")));
     one_off.payload.clear();
