@@ -51,8 +51,8 @@ pub fn run(args: WalArgs) -> ExitCode {
     let (dir, act): (_, Act) = match &args.action {
         Action::Inspect { dir } => (dir, |log| {
             let found = inspect(&OsFs, log)?;
-            let is_damaged = matches!(found.ending, Ending::Damaged(_));
-            Ok((inspection(log, &found), if is_damaged { DAMAGED } else { FINE }))
+            let is_sound = !matches!(found.ending, Ending::Damaged(_)) && found.foreign.is_empty();
+            Ok((inspection(log, &found), if is_sound { FINE } else { DAMAGED }))
         }),
         Action::Verify { dir } => (dir, |log| Ok((verification(log, &verify(&OsFs, log)?), FINE))),
         Action::Repair { dir } => (dir, |log| Ok((report(log, &repair(&OsFs, log)?), FINE))),
@@ -72,13 +72,24 @@ pub fn run(args: WalArgs) -> ExitCode {
                 code
             }
             Err(error) => {
-                eprintln!("countwheel: {}: {error}", log.display());
+                eprintln!("countwheel: {}: {}", log.display(), complaint(&error));
                 DAMAGED
             }
         };
         worst = worst.max(code);
     }
     ExitCode::from(worst)
+}
+
+/// What is wrong, and what to do about it besides what was just done.
+fn complaint(error: &OpenError) -> String {
+    match error {
+        OpenError::Corrupt(damage) => {
+            let dir = damage.dir.display();
+            format!("{damage}: to give up everything from there on, run 'countwheel wal repair {dir}'")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The logs in a directory, in order.
@@ -125,6 +136,9 @@ fn inspection(log: &Path, found: &Inspection) -> String {
     for path in &found.temporary {
         text += &format!("  temporary {}\n", path.display());
     }
+    for path in &found.foreign {
+        text += &format!("  foreign {}: move it away, the log does not open beside it\n", path.display());
+    }
     for path in &found.quarantined {
         text += &format!("  quarantined {}\n", path.display());
     }
@@ -143,7 +157,7 @@ fn verification(log: &Path, found: &Inspection) -> String {
 }
 
 fn report(log: &Path, done: &Repair) -> String {
-    if done.damages.is_empty() {
+    if done.damages.is_empty() && done.foreign.is_empty() {
         return format!("{}: nothing to repair: records up to {}\n", log.display(), done.kept);
     }
     let mut text = format!("{}\n", log.display());
@@ -151,8 +165,19 @@ fn report(log: &Path, done: &Repair) -> String {
         let (path, offset) = (damage.path.display(), damage.offset);
         text += &format!("  {path} at byte {offset}: expected {}, found {}\n", damage.expected, damage.found);
     }
+    for path in &done.foreign {
+        text += &format!("  {} is none of the log's: moved away\n", path.display());
+    }
     for path in &done.quarantined {
         text += &format!("  kept a copy in {}\n", path.display());
+    }
+    for segment in &done.whole_segments {
+        text += &format!(
+            "  {} is a whole segment, given up only for the damage before it: records {} to {}\n",
+            segment.copy.display(),
+            segment.first,
+            segment.last
+        );
     }
     text + &match done.given_up {
         Some((first, last)) => format!("  gave up records {first} to {last}; the last is now {}\n", done.kept),

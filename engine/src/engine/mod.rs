@@ -1,9 +1,13 @@
 //! The handle: what an embedder and the HTTP server can ask of a running engine.
 
+mod batch;
 mod readers;
 mod schedules;
 mod settings;
 
+pub use batch::KeyedSchedule;
+#[cfg(feature = "server")]
+pub(crate) use batch::Prepared;
 pub use readers::{HistoryFilter, Page};
 pub use schedules::{Backfilled, Described, Made, Pending, Receipted, Triggered, Update};
 pub use settings::{Backlog, BacklogBucket, QueueSettings, Quotas, TenantSettings};

@@ -11,7 +11,10 @@ use crate::{
         id::{OccurrenceId, ScheduleId},
         occurrence::{Occurrence, OccurrenceNo, State},
         schedule::{Schedule, Spec},
-        shard::{Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target, Triggered},
+        shard::{
+            Backfilled, CommandError, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target,
+            Triggered,
+        },
         tenant::{QueueSettings, Revised, TenantSettings},
         time::UnixMs,
     },
@@ -38,6 +41,10 @@ pub(crate) enum Ask {
     Create {
         creation: Box<Creation>,
         reply: ReplyTo<Schedule>,
+    },
+    CreateMany {
+        creations: Arc<[Creation]>,
+        reply: ReplyTo<Vec<Created>>,
     },
     Update {
         target: Target,
@@ -117,6 +124,15 @@ pub(crate) enum Ask {
 /// Answers go through `reply`, when the gate lets them.
 impl Message for Ask {
     type Result = ();
+}
+
+/// What became of one creation among many.
+#[derive(Debug)]
+pub(crate) enum Created {
+    New(Schedule),
+    /// The key has a schedule already: this one.
+    Standing(Schedule),
+    Refused(CommandError),
 }
 
 /// Which part of a history is asked for.

@@ -9,7 +9,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
 use tokio::sync::Notify;
 
 use super::{
-    ask::{Ask, ReplyTo, Taken},
+    ask::{Ask, Created, ReplyTo, Taken},
     clock::Clock,
     journal::Journal,
     local_queue::LocalQueue,
@@ -25,7 +25,7 @@ use crate::{
         engine_time::EngineTime,
         gate::{Gate, Lsn},
         occurrence::{EntryId, QueueNo, Stream},
-        shard::{Request, Shard, Turn},
+        shard::{CommandError, Creation, Request, Shard, Target, Turn},
         time::UnixMs,
     },
 };
@@ -426,6 +426,24 @@ impl ShardActor {
     }
 }
 
+/// Makes many schedules in one turn; one that is refused keeps none of the others from being made.
+fn create_each(shard: &mut Shard, creations: &[Creation], now: UnixMs, turn: &mut Turn) -> (Vec<Created>, Lsn) {
+    let mut rests_on = Lsn(0);
+    let created = creations.iter().map(|creation| {
+        let (created, lsn) = match shard.create(creation, now, turn) {
+            Ok((schedule, lsn)) => (Created::New(schedule), lsn),
+            Err(CommandError::KeyTaken { version }) => match shard.read(&Target::from(creation.id), now) {
+                Some((schedule, lsn)) => (Created::Standing(schedule), lsn),
+                None => (Created::Refused(CommandError::KeyTaken { version }), Lsn(0)),
+            },
+            Err(error) => (Created::Refused(error), Lsn(0)),
+        };
+        rests_on = rests_on.max(lsn);
+        created
+    });
+    (created.collect(), rests_on)
+}
+
 fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.max(0).cast_unsigned())
 }
@@ -458,6 +476,9 @@ impl Handler<Ask> for ShardActor {
         match ask {
             Ask::Create { creation, reply } => {
                 self.command(reply, |shard, now, turn| Ok(shard.create(&creation, now, turn)?));
+            }
+            Ask::CreateMany { creations, reply } => {
+                self.command(reply, |shard, now, turn| Ok(create_each(shard, &creations, now, turn)));
             }
             Ask::Update { target, spec, version, pending, reply } => {
                 self.command(reply, |shard, now, turn| Ok(shard.update(&target, &spec, version, pending, now, turn)?));
