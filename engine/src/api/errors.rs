@@ -34,6 +34,7 @@ pub(crate) const CODES: &[(&str, u16)] = &[
     ("window_too_long", 422),
     ("restate_policies", 422),
     ("too_many", 422),
+    ("quota_schedules", 429),
     ("internal", 500),
     ("disk_full", 503),
     ("overloaded", 503),
