@@ -18,6 +18,7 @@ use super::{
     queue::{Away, Queue, QueueEvent, Remembered},
     signal::{Alarm, pulses},
     status::{ShardStatus, SharedStatus},
+    tenant_metrics::TenantFollower,
 };
 use crate::{
     error::CallError,
@@ -102,6 +103,7 @@ pub(crate) struct ShardActor {
     had_trouble: bool,
     metrics: ShardMetrics,
     pace: Pace,
+    tenants: TenantFollower,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
     mailbox: usize,
@@ -124,6 +126,7 @@ impl ShardActor {
             had_trouble: true,
             metrics: ShardMetrics::default(),
             pace: Pace::default(),
+            tenants: TenantFollower::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
             mailbox: parts.mailbox,
@@ -219,9 +222,10 @@ impl ShardActor {
         if let Some((lsn, generation)) = turn.start {
             self.hold(lsn, Effect::Start(generation));
         }
-        for (lane, lag_ms) in turn.lags {
-            *self.metrics.enqueued_total.of_mut(lane) += 1;
-            self.metrics.lag.of_mut(lane).record(millis(lag_ms));
+        for lag in turn.lags {
+            *self.metrics.enqueued_total.of_mut(lag.lane) += 1;
+            self.metrics.lag.of_mut(lag.lane).record(millis(lag.lag_ms));
+            self.tenants.record(lag);
         }
         for (lsn, available_at) in turn.materialized {
             self.hold(lsn, Effect::Materialized(available_at));
@@ -373,16 +377,15 @@ impl ShardActor {
         self.had_trouble = has_trouble;
         self.status_at_ms = boottime_ms;
         let reading = self.clock.reading();
-        let (_, oldest_due) = self.shard.due_backlog(self.time.now());
         let queue_troubles: Vec<String> = self.shard.queue_troubles().map(str::to_owned).collect();
         self.refresh_metrics(!queue_troubles.is_empty());
         self.pace.look(boottime_ms, self.shard.counters().enqueued);
+        self.tenants.choose(boottime_ms);
         let Some(journal) = &self.journal else { return };
         self.status.set(ShardStatus {
             now: self.time.now(),
             queue_troubles,
-            oldest_due,
-            backlog: self.shard.backlog(self.time.now()),
+            oldest_due: self.metrics.backlog.oldest,
             enqueued_per_second: self.pace.per_second(),
             next_wake: self.shard.next_wake(),
             log_state: journal.state(),
@@ -402,7 +405,7 @@ impl ShardActor {
         let (counters, log) = (self.shard.counters(), journal.log().stats());
         let [active, paused, completed, canceled] = self.shard.schedules_by_state();
         let now = self.time.now();
-        let (due, oldest) = self.shard.due_backlog(now);
+        let backlog = self.shard.backlog(now);
         self.metrics.schedules_active = active;
         self.metrics.schedules_paused = paused;
         self.metrics.schedules_completed = completed;
@@ -413,8 +416,11 @@ impl ShardActor {
         self.metrics.canceled_total = counters.canceled;
         self.metrics.uniqueness_conflicts_total = counters.conflicts;
         self.metrics.outbox_backlog = self.shard.outbox_len() as u64;
-        self.metrics.due_backlog = due as u64;
-        self.metrics.oldest_due = oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
+        self.metrics.due_backlog = backlog.len();
+        self.metrics.backlog = backlog;
+        self.metrics.by_tenant =
+            Arc::new(self.tenants.snapshot(|tenant| self.shard.tenant_name(tenant), self.shard.throttled()));
+        self.metrics.oldest_due = backlog.oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
         self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
         self.metrics.log = LogMetrics {
             syncs_total: log.batches,
