@@ -4,9 +4,10 @@ use countwheel::kernel::{
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
         BackfillExpanded, BackfillRequested, Canceled, Closing, Completed, Enqueued, LocalBody, Lost, Materialized,
-        Misfired, Named, Opened, Paused, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody, Time,
-        Triggered, Updated, numbers_of, runs_of,
+        Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody,
+        TenantSet, Time, Triggered, Updated, numbers_of, runs_of,
     },
+    tenant::{QueueSettings, Quotas, TenantSettings},
 };
 use proptest::prelude::*;
 use wincode::config::{Configuration, deserialize_exact};
@@ -92,6 +93,7 @@ fn vectors() -> Vec<(&'static str, Record)> {
         is_keyed: false,
     };
     let schedule = |name, rule| Record::ScheduleCreated(Box::new(created(name, rule)));
+    let quotas = Quotas { schedules: Some(300), concurrent_runs: Some(5), ..Quotas::default() };
     vec![
         ("opened", Record::Opened(opened)),
         ("time", Record::Time(Time { forward_ms: 250 })),
@@ -144,7 +146,17 @@ fn vectors() -> Vec<(&'static str, Record)> {
                 is_done: false,
             }),
         ),
+        (
+            "tenant_set",
+            Record::TenantSet(TenantSet { tenant: 2, revision: 3, settings: TenantSettings { weight: 7, quotas } }),
+        ),
+        ("queue_set", queue_set(9, QueueSettings { tracked: false, catch_up_per_second: Some(50) })),
+        ("queue_set_bare", queue_set(10, QueueSettings::default())),
     ]
+}
+
+fn queue_set(revision: u64, settings: QueueSettings) -> Record {
+    Record::QueueSet(QueueSet { queue: 1, revision, settings })
 }
 
 fn bytes(record: &Record) -> Vec<u8> {
@@ -176,7 +188,7 @@ fn every_kind_has_the_bytes_it_always_had() {
         assert_eq!(Record::decode(kind.parse().unwrap(), &unhex(body)), Ok(record));
     }
     let kinds: std::collections::BTreeSet<u8> = vectors().iter().map(|(_, record)| record.kind()).collect();
-    assert_eq!(kinds, (1..=17).collect(), "a vector of every kind");
+    assert_eq!(kinds, (1..=19).collect(), "a vector of every kind");
 }
 
 #[test]
@@ -303,6 +315,18 @@ fn wincode_reads_every_body() {
                 let mirror: (u64, Vec<i64>, i64, bool) = reads(&body);
                 assert_eq!(mirror, (b.backfill, b.instants, b.through, b.is_done));
             }
+            Record::TenantSet(TenantSet { tenant, revision, settings }) => {
+                let Quotas { schedules, trigger_per_second, concurrent_runs, catch_up_per_second, retry_budget } =
+                    settings.quotas;
+                type Mirror = (Option<u64>, Option<u32>, Option<u32>, Option<u32>, Option<u32>);
+                let mirror: (u32, u64, u32, Mirror) = reads(&body);
+                let rates = (schedules, trigger_per_second, concurrent_runs, catch_up_per_second, retry_budget);
+                assert_eq!(mirror, (tenant, revision, settings.weight, rates));
+            }
+            Record::QueueSet(QueueSet { queue, revision, settings }) => {
+                let mirror: (u32, u64, bool, Option<u32>) = reads(&body);
+                assert_eq!(mirror, (queue, revision, settings.tracked, settings.catch_up_per_second), "{name}");
+            }
         }
     }
 }
@@ -347,7 +371,7 @@ proptest! {
 
     #[test]
     fn golden_bytes_with_a_few_changed_are_a_record_or_an_error(
-        vector in 0..24_usize,
+        vector in 0..27_usize,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let (_, record) = vectors().swap_remove(vector);

@@ -1,14 +1,25 @@
 //! What is set for tenants and queues, over shards and restarts.
 
+use std::time::Duration;
+
 use countwheel::{
     Engine,
     engine::{QueueSettings, Quotas, TenantSettings},
-    error::CallError,
+    error::{CallError, OpenError},
 };
 
 async fn open(dir: &tempfile::TempDir) -> Engine {
-    let builder = Engine::builder(dir.path().join("data")).shards(3).segment_bytes(1 << 20).reserve_bytes(0);
-    builder.open().await.expect("an engine opens")
+    let builder = || Engine::builder(dir.path().join("data")).shards(3).segment_bytes(1 << 20).reserve_bytes(0);
+    for _ in 0..1_000 {
+        match builder().open().await {
+            // The threads of an engine that was dropped end in their own time.
+            Err(OpenError::Locked { .. } | OpenError::Log { .. }) => {
+                tokio::time::sleep(Duration::from_millis(10)).await
+            }
+            engine => return engine.expect("an engine opens"),
+        }
+    }
+    panic!("the directory stays locked");
 }
 
 fn heavy() -> TenantSettings {

@@ -10,6 +10,7 @@ mod odd_logs;
 mod policies;
 mod requests;
 mod rig;
+mod turns;
 mod versions;
 
 use std::sync::{Arc, LazyLock};
