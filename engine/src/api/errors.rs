@@ -172,6 +172,15 @@ impl ApiError {
         self.code
     }
 
+    /// Whether a client can act on it: a code that is documented, a sentence of one line, and a field unless the whole
+    /// body is wrong.
+    pub(crate) fn is_told(&self) -> bool {
+        let is_known = CODES.contains(&(self.code, self.status.as_u16()));
+        let is_one_line = !self.message.is_empty() && !self.message.contains(['\n', '\r', '\0']);
+        let is_placed = self.field.as_ref().is_none_or(|field| !field.is_empty());
+        is_known && is_one_line && is_placed
+    }
+
     /// `{"error":{...}}`
     pub(crate) fn body(&self) -> ErrorBody<'_> {
         ErrorBody { error: self.fields() }

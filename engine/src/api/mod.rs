@@ -23,7 +23,39 @@ pub(crate) mod request;
 pub(crate) mod routes;
 pub(crate) mod rule_reader;
 pub(crate) mod schemas;
+use std::sync::Arc;
+
+use crate::kernel::{
+    calendar::ZoneSet,
+    resolve::{resolve, resolve_changes},
+    schedule::{Rule, Spec},
+    time::UnixMs,
+};
+
 pub(crate) mod server;
 pub(crate) mod shape;
 pub(crate) mod spec_reader;
 pub(crate) mod words;
+
+/// The body of the fuzz target: a byte that chooses the call, then any bytes as what it takes. What is understood goes
+/// on to the engine's own checks.
+pub(crate) fn fuzz_body(bytes: &[u8], zones: &Arc<ZoneSet>) {
+    const NOW: UnixMs = UnixMs(1_793_511_000_000);
+    let Some((&choice, body)) = bytes.split_first() else { return };
+    let refused = request::parse(body).and_then(|node| {
+        Ok(match choice % 5 {
+            0 => spec_reader::new_schedule(node, None).and_then(|new| resolve(&new, NOW, zones).map(drop)),
+            1 => spec_reader::patch(node).and_then(|patch| {
+                let stands = Spec::new("acme", Rule::At(NOW));
+                resolve_changes(&stands, &patch.changes, NOW, zones).map(drop)
+            }),
+            2 => spec_reader::import_line(node, Some("acme")).map(drop),
+            3 => spec_reader::backfill(node).map(drop),
+            _ => spec_reader::preview(node).map(drop),
+        }?)
+    });
+    let Err(error) = refused else { return };
+    let shown = serde_json::to_string(&error.body()).expect("strings are written to memory");
+    assert!(error.is_told(), "{shown}");
+    assert!(shown.len() < 8 * 1024, "a client's text is cut in messages: {shown}");
+}

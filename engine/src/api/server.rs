@@ -17,8 +17,10 @@ use super::{
 };
 use crate::engine::Engine;
 
-/// Open connections; more wait in the backlog.
-const CONNECTIONS: usize = 1_024;
+/// Open connections at most; more wait in the backlog.
+const CONNECTIONS: usize = 10_000;
+/// Open files that connections never take: logs, queues and timers go on when the server is crowded.
+const KEPT_FILES: usize = 512;
 /// How long the head of a request may take to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may stay idle.
@@ -73,7 +75,7 @@ pub(crate) fn server(
     let server = HttpServer::new(app)
         .workers(1)
         .worker_max_blocking_threads(BLOCKING_THREADS)
-        .max_connections(CONNECTIONS)
+        .max_connections(connections())
         .client_request_timeout(HEAD_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(DRAIN_SECONDS)
@@ -84,6 +86,13 @@ pub(crate) fn server(
         Transport::Tls(config) => server.tls_handshake_timeout(HEAD_TIMEOUT).listen_rustls_0_23(listener, *config)?,
     };
     Ok(server.run())
+}
+
+/// How many connections fit beside the files that the engine needs.
+fn connections() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    files.saturating_sub(KEPT_FILES).clamp(64, CONNECTIONS)
 }
 
 /// Answers are data, never pages, and a rehearsal says in each that it is one.

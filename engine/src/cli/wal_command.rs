@@ -233,7 +233,11 @@ mod tests {
         let mut records = Records::new();
         records.push(1, b"one");
         for _ in 0..5 {
-            log.append(&records, Urgency::Prompt).unwrap();
+            let last = log.append(&records, Urgency::Prompt).unwrap();
+            // A batch each, and so a segment each.
+            while log.durable() < last {
+                std::thread::yield_now();
+            }
         }
         log.close().unwrap();
     }
@@ -254,6 +258,31 @@ mod tests {
         assert_eq!(run_on("inspect", dir.path()), ExitCode::from(DAMAGED));
         assert_eq!(run_on("repair", dir.path()), ExitCode::SUCCESS);
         assert_eq!(run_on("verify", dir.path()), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_person_is_told_what_to_do_next_and_what_was_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        make_log(dir.path());
+        let stray = dir.path().join("wal/notes.txt");
+        std::fs::write(&stray, "mine").unwrap();
+        let said = complaint(&verify(&OsFs, dir.path()).unwrap_err());
+        assert!(said.contains("notes.txt is a file with another name") && said.contains("move it away"), "{said}");
+        assert!(inspection(dir.path(), &inspect(&OsFs, dir.path()).unwrap()).contains("foreign"));
+        std::fs::remove_file(&stray).unwrap();
+
+        let segment = dir.path().join("wal/00000000000000000002.wal");
+        let mut bytes = std::fs::read(&segment).unwrap();
+        bytes[4_096 + 106] ^= 1;
+        std::fs::write(&segment, bytes).unwrap();
+        let said = complaint(&verify(&OsFs, dir.path()).unwrap_err());
+        assert!(said.contains("wal repair") && !said.contains("wal verify"), "{said}");
+        let said = report(dir.path(), &repair(&OsFs, dir.path()).unwrap());
+        assert_eq!(said.matches("is a whole segment").count(), 3, "{said}");
+        assert!(
+            said.contains("records 3 to 3") && said.contains("gave up records 2 to 5; the last is now 1"),
+            "{said}"
+        );
     }
 
     #[test]

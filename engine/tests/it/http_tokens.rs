@@ -150,7 +150,7 @@ fn a_file_of_tokens_that_is_not_in_order_starts_no_server() {
     for (text, part) in [("admin nonsense\n", "line 1: "), ("# nobody\n", "no token")] {
         fs::write(&bad, text).unwrap();
         let (code, said) = refused(&["--data", data.to_str().unwrap(), "--tokens", bad.to_str().unwrap()]);
-        assert_eq!(code, Some(1));
+        assert_eq!(code, Some(2));
         assert!(said.lines().any(|line| line.starts_with("countwheel: ") && line.contains(part)), "{said}");
         assert!(!data.exists(), "nothing was made");
     }

@@ -119,8 +119,8 @@ impl Shard {
         }
         let paused = self.undecided(number, now.max(self.log_time));
         self.record(Record::Resumed(record::Resumed { schedule: number, paused }), now, turn);
-        let reach = Reach { closing: Closing { due: paused, ..Closing::default() }, ..Reach::default() };
-        Ok(self.receipted(number, reach, now, turn))
+        let closing = Closing { due: paused, ..Closing::default() };
+        Ok(self.receipted(number, Reach { closing, ..Reach::default() }, now, turn))
     }
 
     /// Ends a schedule. What may be with the queue already stays and is listed as kept.
@@ -147,11 +147,9 @@ impl Shard {
     fn receipted(&mut self, number: u32, reach: Reach, now: UnixMs, turn: &mut Turn) -> (Receipted, Lsn) {
         turn.urge(Urgency::Prompt);
         self.rearm(number);
-        let Reach { canceled, mut kept, closing } = reach;
+        let Reach { canceled, kept, closing } = reach;
         let ranges = closing.due.iter().chain(&closing.backfills);
         self.counters.canceled += canceled.len() as u64 + ranges.clone().map(|range| range.count).sum::<u64>();
-        kept.extend(self.enqueued_of(number));
-        kept.sort_unstable();
         let over = canceled.len().saturating_sub(RECEIPT_IDS) + kept.len().saturating_sub(RECEIPT_IDS);
         let row = self.schedule(number);
         let shown = row.text.ranges.len().saturating_sub(ranges.count());
@@ -192,9 +190,10 @@ impl Shard {
             if may_be_there || is_kept { &mut reach.kept } else { &mut reach.canceled }.push(occurrence);
         }
         // In a history the order is that of instants, in records that of numbers.
-        let mut kept: Vec<u64> = reach.kept.iter().map(|number| number.0).collect();
-        kept.sort_unstable();
-        reach.closing.kept = runs_of(&kept);
+        reach.kept.sort_unstable();
+        reach.closing.kept = runs_of(&reach.kept.iter().map(|number| number.0).collect::<Vec<u64>>());
+        reach.kept.extend(self.enqueued_of(number));
+        reach.kept.sort_unstable();
         reach.closing.due = self.undecided(number, now);
         if pending == Pending::Cancel {
             reach.closing.backfills = self.unexpanded(number, now);
