@@ -112,7 +112,7 @@ impl Engine {
         self.check_unbound()?;
         let (mut due, mut per_second) = (DueBacklog::default(), 0.0);
         for status in self.statuses() {
-            due.add(&status.backlog);
+            due.add(&status.metrics.backlog);
             per_second += status.enqueued_per_second;
         }
         let limits = AGES_MS.iter().copied().map(Some).chain([None]);

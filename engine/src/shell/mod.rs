@@ -17,6 +17,7 @@ pub(crate) mod shard_actor;
 mod signal;
 pub mod status;
 pub(crate) mod supervise;
+pub mod tenant_metrics;
 pub mod tick;
 mod token_bucket;
 pub mod tzdata;

@@ -8,7 +8,7 @@ use crate::kernel::{
     record::{Enqueued, Materialized, Named, Record, RuleBody, ScheduleCreated, SpecBody, Time},
     refusal::RefusalCode,
     schedule::{Rule, ScheduleState},
-    shard::{CommandError, Config, Creation, Release, Turn, Urgency},
+    shard::{CommandError, Config, Creation, Lag, Release, Turn, Urgency},
     time::UnixMs,
 };
 
@@ -75,7 +75,10 @@ fn an_instant_is_materialised_ahead_released_on_time_and_lands() {
     let turn = rig.turn(|shard, turn| shard.landed((stream, first, 1), &[OccurrenceNo(0)], heard, now, turn));
     let enqueued = Enqueued { stream: 0, generation: 1, first_counter: 1, added: 1, at: -1, runs: vec![(0, 1)] };
     assert_eq!(rig.log.last(), Some(&Record::Enqueued(enqueued)));
-    assert_eq!((turn.urgency, turn.lags), (Urgency::Within(1_000), vec![(Lane::Strict, 3)]));
+    assert_eq!(
+        (turn.urgency, turn.lags),
+        (Urgency::Within(1_000), vec![Lag { tenant: 0, lane: Lane::Strict, lag_ms: 3 }])
+    );
     assert_eq!(turn.recorded, [(rig.shard.lsn(), stream, first)]);
     assert_eq!(rig.history(id), ["08:01:00 ENQUEUED strict"]);
 }
