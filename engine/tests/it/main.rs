@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests wait; the kernel's bans are not theirs")]
 
+mod access;
 mod calendar;
 mod canned;
 mod cli;
