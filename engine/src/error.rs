@@ -96,6 +96,12 @@ pub enum CallError {
         /// The version that stands.
         version: u32,
     },
+    /// The tenant has as many schedules as it may have.
+    #[error("the tenant has as many schedules as its quota allows ({limit}): delete some, or raise quotas.schedules")]
+    QuotaSchedules {
+        /// The quota.
+        limit: u64,
+    },
     /// Too much is under way; retry in a moment.
     #[error("the shard has too many calls waiting: retry in a moment")]
     Overloaded,
@@ -122,6 +128,7 @@ impl From<CommandError> for CallError {
             CommandError::Canceled => Self::Canceled,
             CommandError::VersionMismatch { expected, current } => Self::VersionMismatch { expected, current },
             CommandError::Busy => Self::Overloaded,
+            CommandError::QuotaSchedules { limit } => Self::QuotaSchedules { limit },
             CommandError::KeyTaken { version } => Self::IdempotencyConflict { version },
         }
     }

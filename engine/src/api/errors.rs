@@ -34,6 +34,7 @@ pub(crate) const CODES: &[(&str, u16)] = &[
     ("window_too_long", 422),
     ("restate_policies", 422),
     ("too_many", 422),
+    ("quota_schedules", 429),
     ("internal", 500),
     ("disk_full", 503),
     ("overloaded", 503),
@@ -149,6 +150,7 @@ impl From<CallError> for ApiError {
                 Self::new(StatusCode::PRECONDITION_FAILED, "version_mismatch", message)
             }
             CallError::IdempotencyConflict { .. } => Self::new(StatusCode::CONFLICT, "idempotency_conflict", message),
+            CallError::QuotaSchedules { .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_schedules", message),
             CallError::Overloaded => unavailable("overloaded").retry_after(1),
             CallError::DiskFull => unavailable("disk_full").retry_after(30),
             CallError::Poisoned(_) => unavailable("poisoned"),
@@ -237,6 +239,7 @@ mod tests {
             (error.status.as_u16(), error.code, error.retry_after_seconds, error.field)
         };
         assert_eq!(told(CallError::Refused(refusal)), (422, "invalid_cron", None, Some("rule.cron".to_owned())));
+        assert_eq!(told(CallError::QuotaSchedules { limit: 7 }), (429, "quota_schedules", None, None));
         assert_eq!(told(CallError::NotFound), (404, "not_found", None, None));
         assert_eq!(told(CallError::Overloaded), (503, "overloaded", Some(1), None));
         assert_eq!(told(CallError::NoLocalQueue), (409, "no_local_queue", None, None));

@@ -30,12 +30,37 @@ const DRAIN_SECONDS: u64 = 5;
 /// Threads for what would hold the worker up (previews).
 const BLOCKING_THREADS: usize = 2;
 
+/// What lies under HTTP.
+pub(crate) enum Transport {
+    /// Nothing: bytes as they are.
+    Plain,
+    /// TLS with this certificate.
+    #[cfg(feature = "tls")]
+    Tls(Box<rustls::ServerConfig>),
+}
+
+impl Transport {
+    /// How a URL of the server begins.
+    pub(crate) const fn scheme(&self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => "https",
+        }
+    }
+}
+
 /// Serves `engine` on `listener` until the returned server is stopped, to whoever has a token if there are some. It
 /// listens to no signals.
 ///
 /// One worker is enough: a request costs the shard it asks more than it costs the server, and the cores belong to the
 /// shards.
-pub(crate) fn server(engine: Engine, listener: TcpListener, tokens: Option<Arc<TokenFile>>) -> io::Result<Server> {
+pub(crate) fn server(
+    engine: Engine,
+    listener: TcpListener,
+    transport: Transport,
+    tokens: Option<Arc<TokenFile>>,
+) -> io::Result<Server> {
     let rehearsal = engine.health().rehearsal;
     let guarded = Guarded { engine, tokens };
     let app = move || {
@@ -54,8 +79,12 @@ pub(crate) fn server(engine: Engine, listener: TcpListener, tokens: Option<Arc<T
         .client_request_timeout(HEAD_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(DRAIN_SECONDS)
-        .disable_signals()
-        .listen(listener)?;
+        .disable_signals();
+    let server = match transport {
+        Transport::Plain => server.listen(listener)?,
+        #[cfg(feature = "tls")]
+        Transport::Tls(config) => server.tls_handshake_timeout(HEAD_TIMEOUT).listen_rustls_0_23(listener, *config)?,
+    };
     Ok(server.run())
 }
 

@@ -3,12 +3,14 @@
 mod batch;
 mod readers;
 mod schedules;
+mod settings;
 
 pub use batch::KeyedSchedule;
 #[cfg(feature = "server")]
 pub(crate) use batch::Prepared;
 pub use readers::{HistoryFilter, Page};
 pub use schedules::{Backfilled, Described, Made, Pending, Receipted, Triggered, Update};
+pub use settings::{Backlog, BacklogBucket, QueueSettings, Quotas, TenantSettings};
 
 use std::{path::Path, sync::Arc};
 

@@ -10,6 +10,7 @@ use bincode::{Decode, Encode};
 use super::{
     codec::{self, Undecodable},
     policy::{Effect, Misfire, Overlap, Retry},
+    tenant::{QueueSettings, TenantSettings},
 };
 
 /// One record.
@@ -49,6 +50,10 @@ pub enum Record {
     Completed(Completed),
     /// The queue lost what it had accepted: it is sent again, also when a crash comes in between.
     Lost(Lost),
+    /// A user set what holds for a tenant.
+    TenantSet(TenantSet),
+    /// A user set what holds for a queue.
+    QueueSet(QueueSet),
 }
 
 /// The shard was opened.
@@ -338,6 +343,28 @@ pub struct Lost {
     pub since: i64,
 }
 
+/// A user set what holds for a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TenantSet {
+    /// The tenant.
+    pub tenant: u32,
+    /// How often it was set, in all shards: the highest one holds.
+    pub revision: u64,
+    /// What holds from now on.
+    pub settings: TenantSettings,
+}
+
+/// A user set what holds for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct QueueSet {
+    /// The queue.
+    pub queue: u32,
+    /// How often it was set, in all shards: the highest one holds.
+    pub revision: u64,
+    /// What holds from now on.
+    pub settings: QueueSettings,
+}
+
 macro_rules! kinds {
     ($($kind:literal => $variant:ident($body:ty)),+ $(,)?) => {
         impl Record {
@@ -384,6 +411,8 @@ kinds! {
     15 => Triggered(Triggered),
     16 => BackfillRequested(BackfillRequested),
     17 => BackfillExpanded(BackfillExpanded),
+    18 => TenantSet(TenantSet),
+    19 => QueueSet(QueueSet),
 }
 
 /// A log record that this engine cannot act on.

@@ -15,6 +15,7 @@ use crate::{
             Backfilled, CommandError, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target,
             Triggered,
         },
+        tenant::{QueueSettings, Revised, TenantSettings},
         time::UnixMs,
     },
 };
@@ -103,6 +104,16 @@ pub(crate) enum Ask {
     },
     Complete {
         number: OccurrenceNo,
+        reply: ReplyTo<()>,
+    },
+    SetTenant {
+        name: Arc<str>,
+        set: Revised<TenantSettings>,
+        reply: ReplyTo<()>,
+    },
+    SetQueue {
+        name: Arc<str>,
+        set: Revised<QueueSettings>,
         reply: ReplyTo<()>,
     },
     Stop {

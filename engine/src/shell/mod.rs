@@ -4,8 +4,10 @@ pub(crate) mod ask;
 pub mod clock;
 mod directory;
 mod journal;
+pub(crate) mod ledger;
 pub mod local_queue;
 pub mod metrics;
+mod pace;
 pub(crate) mod paging;
 pub mod queue;
 #[cfg(feature = "redis")]
@@ -16,5 +18,6 @@ mod signal;
 pub mod status;
 pub(crate) mod supervise;
 pub mod tick;
+mod token_bucket;
 pub mod tzdata;
 pub mod worker;

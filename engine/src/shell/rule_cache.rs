@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_parsed_once_and_a_refusal_is_not_kept() {
-        let cache = RuleCache::new(Arc::new(ZoneSet::bundled()));
+        let cache = RuleCache::new(Arc::new(crate::shell::tzdata::bundled()));
         let spec = CronSpec::new("*/5 * * * *", "Europe/Berlin");
         let first = cache.cron(&spec).unwrap();
         assert!(Arc::ptr_eq(&first, &cache.clone().cron(&spec).unwrap()));

@@ -14,6 +14,7 @@ use super::{
     journal::Journal,
     local_queue::LocalQueue,
     metrics::{ClockSteps, LogMetrics, RelayMetrics, ShardMetrics},
+    pace::Pace,
     queue::{Away, Queue, QueueEvent, Remembered},
     signal::{Alarm, pulses},
     status::{ShardStatus, SharedStatus},
@@ -100,6 +101,7 @@ pub(crate) struct ShardActor {
     status_at_ms: i64,
     had_trouble: bool,
     metrics: ShardMetrics,
+    pace: Pace,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
     mailbox: usize,
@@ -121,6 +123,7 @@ impl ShardActor {
             status_at_ms: i64::MIN,
             had_trouble: true,
             metrics: ShardMetrics::default(),
+            pace: Pace::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
             mailbox: parts.mailbox,
@@ -190,6 +193,7 @@ impl ShardActor {
 
     /// Records to the log, then whatever may leave.
     fn carry_out(&mut self, turn: Turn) {
+        self.shard.settle_counts();
         let Some(journal) = &mut self.journal else { return };
         journal.write(&turn);
         if turn.hasten {
@@ -372,11 +376,14 @@ impl ShardActor {
         let (_, oldest_due) = self.shard.due_backlog(self.time.now());
         let queue_troubles: Vec<String> = self.shard.queue_troubles().map(str::to_owned).collect();
         self.refresh_metrics(!queue_troubles.is_empty());
+        self.pace.look(boottime_ms, self.shard.counters().enqueued);
         let Some(journal) = &self.journal else { return };
         self.status.set(ShardStatus {
             now: self.time.now(),
             queue_troubles,
             oldest_due,
+            backlog: self.shard.backlog(self.time.now()),
+            enqueued_per_second: self.pace.per_second(),
             next_wake: self.shard.next_wake(),
             log_state: journal.state(),
             clock_behind_ms: self.time.behind_ms(reading),
@@ -497,6 +504,12 @@ impl Handler<Ask> for ShardActor {
                 let lsn = shard.complete(number, now, turn).ok_or(CallError::NotFound)?;
                 Ok(((), lsn))
             }),
+            Ask::SetTenant { name, set, reply } => {
+                self.command(reply, |shard, now, turn| Ok(((), shard.set_tenant(&name, set, now, turn))));
+            }
+            Ask::SetQueue { name, set, reply } => {
+                self.command(reply, |shard, now, turn| Ok(((), shard.set_queue(&name, set, now, turn))));
+            }
             Ask::Read { target, reply } => {
                 let now = self.time.observe(self.clock.reading());
                 match self.shard.read(&target, now) {

@@ -17,6 +17,7 @@ use super::{
     clock::{Clock, boot_id},
     directory::Directory,
     journal::Journal,
+    ledger::{Ledger, ShardPermits},
     local_queue::LocalQueue,
     rule_cache::RuleCache,
     shard_actor::{Backend, Parts, ShardActor},
@@ -66,6 +67,7 @@ pub(crate) struct Running {
     pub(crate) clock: Arc<Clock>,
     pub(crate) rules: RuleCache,
     pub(crate) is_local: bool,
+    pub(crate) ledger: Arc<Ledger>,
     system: Mutex<Option<(System, JoinHandle<()>, Directory)>>,
 }
 
@@ -79,9 +81,12 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     let mut owner = [0; 16];
     getrandom::fill(&mut owner)
         .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
-    let (parts, logs) = open_shards(&settings, &directory, owner, &arrivals)?.into_iter().unzip();
+    let ledger = Arc::new(Ledger::default());
+    let shared = Shared { owner, arrivals: &arrivals, ledger: &ledger };
+    let (parts, logs) = open_shards(&settings, &directory, shared)?.into_iter().unzip();
     directory.bind_logs(logs)?;
-    let parts: Vec<Parts> = parts;
+    let mut parts: Vec<Parts> = parts;
+    agree(&mut parts, &ledger);
     let statuses = parts.iter().map(|parts| parts.status.clone()).collect();
     let ((system, thread), shards) = start_system(parts)?;
     Ok(Running {
@@ -91,20 +96,28 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
         clock: settings.clock,
         rules: RuleCache::new(settings.zones),
         is_local: matches!(settings.queue, QueueChoice::Local),
+        ledger,
         system: Mutex::new(Some((system, thread, directory))),
     })
+}
+
+/// What all shards of a process have in common.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    owner: [u8; 16],
+    arrivals: &'a Arc<Notify>,
+    ledger: &'a Arc<Ledger>,
 }
 
 /// Opens every shard's log and replays it, each on a thread of its own.
 fn open_shards(
     settings: &Settings,
     directory: &Directory,
-    owner: [u8; 16],
-    arrivals: &Arc<Notify>,
+    shared: Shared<'_>,
 ) -> Result<Vec<(Parts, LogId)>, OpenError> {
     std::thread::scope(|scope| {
         let opening: Vec<_> = (0..directory.identity.shards)
-            .map(|shard| scope.spawn(move || open_shard(settings, directory, shard, owner, arrivals)))
+            .map(|shard| scope.spawn(move || open_shard(settings, directory, shard, shared)))
             .collect();
         opening.into_iter().map(|thread| thread.join().expect("opening a shard does not panic")).collect()
     })
@@ -114,9 +127,9 @@ fn open_shard(
     settings: &Settings,
     directory: &Directory,
     number: u16,
-    owner: [u8; 16],
-    arrivals: &Arc<Notify>,
+    shared: Shared<'_>,
 ) -> Result<(Parts, LogId), OpenError> {
+    let Shared { owner, arrivals, ledger } = shared;
     let signal = Arc::new(Notify::new());
     let is_local = matches!(settings.queue, QueueChoice::Local);
     let config = Config {
@@ -125,7 +138,8 @@ fn open_shard(
         live_limit: settings.live_limit,
         ..Config::default()
     };
-    let mut shard = Shard::new(config, Arc::clone(&settings.zones));
+    let permits = ShardPermits::new(Arc::clone(ledger));
+    let mut shard = Shard::new(config, Arc::clone(&settings.zones)).with_permits(Box::new(permits));
     let mut options = Options::default();
     options.segment_bytes = settings.segment_bytes;
     options.reserve_bytes = settings.reserve_bytes;
@@ -154,6 +168,7 @@ fn open_shard(
         engine_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let opening = shard.open(opened, time.now());
+    shard.settle_counts();
     if let Some(opened) = shard.opened() {
         log.set_generation(opened.generation);
     }
@@ -170,6 +185,27 @@ fn open_shard(
         mailbox: settings.mailbox,
     };
     Ok((parts, recovered.log_id))
+}
+
+/// What was set for tenants and queues may have reached only some shards when the process died: the highest revision
+/// holds, and is written where it is missing.
+fn agree(parts: &mut [Parts], ledger: &Ledger) {
+    for Parts { shard, .. } in &*parts {
+        for (name, set) in shard.tenants_set() {
+            ledger.tenant(name).set(set);
+        }
+        for (name, set) in shard.queues_set() {
+            ledger.queue(name).set(set);
+        }
+    }
+    for Parts { shard, opening, time, .. } in parts {
+        for (name, set) in ledger.tenants_set() {
+            shard.set_tenant(&name, set, time.now(), opening);
+        }
+        for (name, set) in ledger.queues_set() {
+            shard.set_queue(&name, set, time.now(), opening);
+        }
+    }
 }
 
 /// What the last opening read, if the machine has not been booted since and the clock is the world's.

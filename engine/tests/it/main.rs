@@ -3,8 +3,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests wait; the kernel's bans are not theirs")]
 
 mod calendar;
+mod canned;
+mod cli;
+mod config;
 mod demo;
 mod embedded;
+mod examples;
 mod http;
 mod http_changes;
 mod http_document;
@@ -31,7 +35,10 @@ mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
 mod server;
+mod settings;
 #[cfg(feature = "redis")]
 mod streams;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,22 +1,30 @@
 //! The bytes of records: golden vectors, read by two independent decoders, and bytes that nobody wrote.
 
-use countwheel::kernel::record::{
-    Canceled, Completed, Enqueued, LocalBody, Lost, Materialized, Misfired, Named, Opened, Record, RuleBody,
-    ScheduleCreated, Time, numbers_of, runs_of,
+use countwheel::kernel::{
+    policy::{Effect, Misfire, Overlap, Retry},
+    record::{
+        BackfillExpanded, BackfillRequested, Canceled, Closing, Completed, Enqueued, LocalBody, Lost, Materialized,
+        Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody,
+        TenantSet, Time, Triggered, Updated, numbers_of, runs_of,
+    },
+    tenant::{QueueSettings, Quotas, TenantSettings},
 };
 use proptest::prelude::*;
 use wincode::config::{Configuration, deserialize_exact};
 
 type Runs = Vec<(u64, u64)>;
-type Range = Option<(i64, i64)>;
+type RangeMirror = (i64, i64, u64);
+type ClosingMirror = (Runs, Option<RangeMirror>, Vec<RangeMirror>);
 
 const GOLDEN: &str = include_str!("../golden/records.txt");
 
 fn created(name: Option<&str>, rule: RuleBody) -> ScheduleCreated {
-    ScheduleCreated {
-        id: std::array::from_fn(|i| u8::try_from(i).expect("16 bytes")),
-        version: 1,
-        tenant: 2,
+    let id = std::array::from_fn(|i| u8::try_from(i).expect("16 bytes"));
+    ScheduleCreated { id, version: 1, tenant: 2, spec: spec(name, rule) }
+}
+
+fn spec(name: Option<&str>, rule: RuleBody) -> SpecBody {
+    SpecBody {
         queue: 300,
         name: name.map(str::to_owned),
         rule,
@@ -25,7 +33,20 @@ fn created(name: Option<&str>, rule: RuleBody) -> ScheduleCreated {
         payload: b"{}".to_vec(),
         flexible_window_ms: 0,
         max_lateness_ms: 60_000,
+        misfire: Misfire::FireOnce,
+        overlap: Overlap::QueueOne,
+        retry: Retry { deadline_ms: Some(70_000), budget: Some(3), ..Retry::default() },
+        effect: Effect::NonIdempotent,
+        review_owner: Some("ops".into()),
     }
+}
+
+fn range(first: i64, last: i64, count: u64) -> RangeBody {
+    RangeBody { first, last, count }
+}
+
+fn closing() -> Closing {
+    Closing { kept: vec![(70_000, 2)], due: Some(range(-60_000, -1, 60)), backfills: vec![range(-9, -8, 2)] }
 }
 
 fn cron() -> RuleBody {
@@ -59,7 +80,20 @@ fn vectors() -> Vec<(&'static str, Record)> {
         second: Some(true),
         shift: false,
     };
+    let mut caught_up = spec(None, cron());
+    caught_up.misfire = Misfire::CatchUp { limit: 300 };
+    let updated = Updated { schedule: 3, spec: caught_up, keeps_due: true, closing: closing() };
+    let updated = Record::Updated(Box::new(updated));
+    let backfill = BackfillRequested {
+        schedule: 3,
+        from: -86_400_000,
+        to: -1,
+        count: 24,
+        discriminator: vec![0xff; 16],
+        is_keyed: false,
+    };
     let schedule = |name, rule| Record::ScheduleCreated(Box::new(created(name, rule)));
+    let quotas = Quotas { schedules: Some(300), concurrent_runs: Some(5), ..Quotas::default() };
     vec![
         ("opened", Record::Opened(opened)),
         ("time", Record::Time(Time { forward_ms: 250 })),
@@ -70,15 +104,15 @@ fn vectors() -> Vec<(&'static str, Record)> {
         ("schedule_created_every", schedule(None, RuleBody::Every { every_ms: 1_000, anchor_ms: -5 })),
         ("schedule_created_at", schedule(None, at(None))),
         ("schedule_created_at_local", schedule(None, at(Some(local)))),
-        ("canceled", Record::Canceled(Canceled { schedule: 3, kept: vec![(70_000, 2)], due: Some((-60_000, -1)) })),
-        ("canceled_bare", Record::Canceled(Canceled { schedule: 0, kept: vec![], due: None })),
+        ("canceled", Record::Canceled(Canceled { schedule: 3, closing: closing() })),
+        ("canceled_bare", Record::Canceled(Canceled { schedule: 0, closing: Closing::default() })),
         ("materialized", Record::Materialized(Materialized { scheduled_for: 2_000, schedules: vec![1, 1, 250, 251] })),
         (
             "misfired",
             Record::Misfired(Misfired {
                 schedule: 9,
                 admitted: vec![-10_000],
-                missed: Some((-6_670_000, -70_000)),
+                missed: Some(range(-6_670_000, -70_000, 111)),
                 missed_occurrences: vec![(5, 3)],
                 through: -10_000,
             }),
@@ -97,7 +131,32 @@ fn vectors() -> Vec<(&'static str, Record)> {
         ("completed", Record::Completed(Completed { occurrence: 65_536 })),
         ("lost", Record::Lost(Lost { stream: 4, survived: Some((7, 11)), since: -600_000 })),
         ("lost_all", Record::Lost(Lost { stream: 4, survived: None, since: -600_000 })),
+        ("updated", updated),
+        ("paused", Record::Paused(Paused { schedule: 3, closing: closing() })),
+        ("resumed", Record::Resumed(Resumed { schedule: 3, paused: Some(range(-7_200_000, -60_000, 120)) })),
+        ("resumed_bare", Record::Resumed(Resumed { schedule: 3, paused: None })),
+        ("triggered", Record::Triggered(Triggered { schedule: 3, discriminator: b"go".to_vec(), is_keyed: true })),
+        ("backfill_requested", Record::BackfillRequested(backfill)),
+        (
+            "backfill_expanded",
+            Record::BackfillExpanded(BackfillExpanded {
+                backfill: 4,
+                instants: vec![-120_000, -60_000],
+                through: -60_000,
+                is_done: false,
+            }),
+        ),
+        (
+            "tenant_set",
+            Record::TenantSet(TenantSet { tenant: 2, revision: 3, settings: TenantSettings { weight: 7, quotas } }),
+        ),
+        ("queue_set", queue_set(9, QueueSettings { tracked: false, catch_up_per_second: Some(50) })),
+        ("queue_set_bare", queue_set(10, QueueSettings::default())),
     ]
+}
+
+fn queue_set(revision: u64, settings: QueueSettings) -> Record {
+    Record::QueueSet(QueueSet { queue: 1, revision, settings })
 }
 
 fn bytes(record: &Record) -> Vec<u8> {
@@ -129,7 +188,7 @@ fn every_kind_has_the_bytes_it_always_had() {
         assert_eq!(Record::decode(kind.parse().unwrap(), &unhex(body)), Ok(record));
     }
     let kinds: std::collections::BTreeSet<u8> = vectors().iter().map(|(_, record)| record.kind()).collect();
-    assert_eq!(kinds, (1..=11).collect(), "a vector of every kind");
+    assert_eq!(kinds, (1..=19).collect(), "a vector of every kind");
 }
 
 #[test]
@@ -154,7 +213,8 @@ fn a_length_that_a_few_bytes_claim_is_not_believed() {
     assert!(Record::decode(3, &[251, 0xff, 0x0f]).is_err());
     // Two million runs in one byte each way: more memory than bytes, and still read back.
     let runs: Vec<(u64, u64)> = vec![(1, 1); 2_000_000];
-    let large = Record::Canceled(Canceled { schedule: 1, kept: runs, due: None });
+    let closing = Closing { kept: runs, ..Closing::default() };
+    let large = Record::Canceled(Canceled { schedule: 1, closing });
     assert_eq!(Record::decode(6, &bytes(&large)).as_ref(), Ok(&large));
 }
 
@@ -178,7 +238,29 @@ const VARINT: Varint = Configuration::default().with_varint_encoding();
 type CronMirror = (u32, String, String, bool, bool, bool);
 type EveryMirror = (u32, i64, i64);
 type AtMirror = (u32, i64, Option<(String, String, Option<bool>, bool)>);
-type CreatedMirror<Rule> = ([u8; 16], u32, u32, u32, Option<String>, Rule, Option<i64>, Option<i64>, Vec<u8>, u64, u64);
+type RetryMirror = (u32, u64, u64, Option<u64>, Option<u32>);
+type SpecMirror<Rule, Policy> = (
+    (u32, Option<String>, Rule, Option<i64>, Option<i64>, Vec<u8>, u64, u64),
+    (Policy, u32, RetryMirror, u32, Option<String>),
+);
+
+fn range_fields(range: RangeBody) -> RangeMirror {
+    (range.first, range.last, range.count)
+}
+
+fn closing_fields(closing: Closing) -> ClosingMirror {
+    let backfills = closing.backfills.into_iter().map(range_fields).collect();
+    (closing.kept, closing.due.map(range_fields), backfills)
+}
+
+fn spec_fields<Rule, Policy>(s: SpecBody, rule: Rule, misfire: Policy) -> SpecMirror<Rule, Policy> {
+    let retry = (s.retry.max_attempts, s.retry.base_ms, s.retry.cap_ms, s.retry.deadline_ms, s.retry.budget);
+    let bounds = (s.start_at_ms, s.end_at_ms);
+    (
+        (s.queue, s.name, rule, bounds.0, bounds.1, s.payload, s.flexible_window_ms, s.max_lateness_ms),
+        (misfire, s.overlap as u32, retry, s.effect as u32, s.review_owner),
+    )
+}
 
 #[test]
 fn wincode_reads_every_body() {
@@ -195,15 +277,15 @@ fn wincode_reads_every_body() {
             Record::TenantNamed(n) | Record::QueueNamed(n) => assert_eq!(reads::<(String,)>(&body), (n.name,)),
             Record::ScheduleCreated(created) => wincode_reads_a_schedule(&body, *created),
             Record::Canceled(c) => {
-                let mirror: (u32, Runs, Range) = reads(&body);
-                assert_eq!(mirror, (c.schedule, c.kept, c.due), "{name}");
+                assert_eq!(reads::<(u32, ClosingMirror)>(&body), (c.schedule, closing_fields(c.closing)), "{name}");
             }
             Record::Materialized(m) => {
                 assert_eq!(reads::<(i64, Vec<u32>)>(&body), (m.scheduled_for, m.schedules));
             }
             Record::Misfired(m) => {
-                let mirror: (u32, Vec<i64>, Range, Runs, i64) = reads(&body);
-                assert_eq!(mirror, (m.schedule, m.admitted, m.missed, m.missed_occurrences, m.through));
+                let mirror: (u32, Vec<i64>, Option<RangeMirror>, Runs, i64) = reads(&body);
+                let missed = m.missed.map(range_fields);
+                assert_eq!(mirror, (m.schedule, m.admitted, missed, m.missed_occurrences, m.through));
             }
             Record::Enqueued(e) => {
                 let mirror: (u32, u64, u64, u64, i64, Runs) = reads(&body);
@@ -214,28 +296,71 @@ fn wincode_reads_every_body() {
                 let mirror: (u32, Option<(u64, u64)>, i64) = reads(&body);
                 assert_eq!(mirror, (l.stream, l.survived, l.since), "{name}");
             }
+            Record::Updated(updated) => wincode_reads_an_update(&body, *updated),
+            Record::Paused(p) => {
+                assert_eq!(reads::<(u32, ClosingMirror)>(&body), (p.schedule, closing_fields(p.closing)));
+            }
+            Record::Resumed(r) => {
+                let mirror: (u32, Option<RangeMirror>) = reads(&body);
+                assert_eq!(mirror, (r.schedule, r.paused.map(range_fields)), "{name}");
+            }
+            Record::Triggered(t) => {
+                assert_eq!(reads::<(u32, Vec<u8>, bool)>(&body), (t.schedule, t.discriminator, t.is_keyed));
+            }
+            Record::BackfillRequested(b) => {
+                let mirror: (u32, i64, i64, u64, Vec<u8>, bool) = reads(&body);
+                assert_eq!(mirror, (b.schedule, b.from, b.to, b.count, b.discriminator, b.is_keyed));
+            }
+            Record::BackfillExpanded(b) => {
+                let mirror: (u64, Vec<i64>, i64, bool) = reads(&body);
+                assert_eq!(mirror, (b.backfill, b.instants, b.through, b.is_done));
+            }
+            Record::TenantSet(TenantSet { tenant, revision, settings }) => {
+                let Quotas { schedules, trigger_per_second, concurrent_runs, catch_up_per_second, retry_budget } =
+                    settings.quotas;
+                type Mirror = (Option<u64>, Option<u32>, Option<u32>, Option<u32>, Option<u32>);
+                let mirror: (u32, u64, u32, Mirror) = reads(&body);
+                let rates = (schedules, trigger_per_second, concurrent_runs, catch_up_per_second, retry_budget);
+                assert_eq!(mirror, (tenant, revision, settings.weight, rates));
+            }
+            Record::QueueSet(QueueSet { queue, revision, settings }) => {
+                let mirror: (u32, u64, bool, Option<u32>) = reads(&body);
+                assert_eq!(mirror, (queue, revision, settings.tracked, settings.catch_up_per_second), "{name}");
+            }
         }
     }
 }
 
 fn wincode_reads_a_schedule(body: &[u8], created: ScheduleCreated) {
-    fn fields<Rule>(c: ScheduleCreated, rule: Rule) -> CreatedMirror<Rule> {
-        let (times, rest) = ((c.start_at_ms, c.end_at_ms), (c.payload, c.flexible_window_ms, c.max_lateness_ms));
-        (c.id, c.version, c.tenant, c.queue, c.name, rule, times.0, times.1, rest.0, rest.1, rest.2)
-    }
-    match created.rule.clone() {
+    type Mirror<Rule> = ([u8; 16], u32, u32, SpecMirror<Rule, u32>);
+    let head = (created.id, created.version, created.tenant);
+    let policy = 1; // FIRE_ONCE
+    match created.spec.rule.clone() {
         RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } => {
-            let rule = (0, expr, zone, fold_both, gap_shift, day_and);
-            assert_eq!(reads::<CreatedMirror<CronMirror>>(body), fields(created, rule));
+            let spec = spec_fields(created.spec, (0, expr, zone, fold_both, gap_shift, day_and), policy);
+            assert_eq!(reads::<Mirror<CronMirror>>(body), (head.0, head.1, head.2, spec));
         }
         RuleBody::Every { every_ms, anchor_ms } => {
-            assert_eq!(reads::<CreatedMirror<EveryMirror>>(body), fields(created, (1, every_ms, anchor_ms)));
+            let spec = spec_fields(created.spec, (1, every_ms, anchor_ms), policy);
+            assert_eq!(reads::<Mirror<EveryMirror>>(body), (head.0, head.1, head.2, spec));
         }
         RuleBody::At { at_ms, local } => {
             let local = local.map(|l| (l.local, l.zone, l.second, l.shift));
-            assert_eq!(reads::<CreatedMirror<AtMirror>>(body), fields(created, (2, at_ms, local)));
+            let spec = spec_fields(created.spec, (2, at_ms, local), policy);
+            assert_eq!(reads::<Mirror<AtMirror>>(body), (head.0, head.1, head.2, spec));
         }
     }
+}
+
+fn wincode_reads_an_update(body: &[u8], updated: Updated) {
+    type Mirror = (u32, SpecMirror<CronMirror, (u32, u32)>, bool, ClosingMirror);
+    let RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } = updated.spec.rule.clone() else {
+        panic!("the vector is of a cron rule");
+    };
+    let rule = (0, expr, zone, fold_both, gap_shift, day_and);
+    let spec = spec_fields(updated.spec, rule, (2, 300));
+    let fields = (updated.schedule, spec, updated.keeps_due, closing_fields(updated.closing));
+    assert_eq!(reads::<Mirror>(body), fields);
 }
 
 proptest! {
@@ -246,7 +371,7 @@ proptest! {
 
     #[test]
     fn golden_bytes_with_a_few_changed_are_a_record_or_an_error(
-        vector in 0..17_usize,
+        vector in 0..27_usize,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let (_, record) = vectors().swap_remove(vector);

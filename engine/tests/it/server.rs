@@ -35,20 +35,33 @@ pub(crate) struct Server {
 impl Server {
     /// Serves `data` on a free port with `more` options, and waits until it listens.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
-        let mut command = countwheel();
+        Self::launch(countwheel(), data, more)
+    }
+
+    /// The same with a command that has been prepared (its environment).
+    pub(crate) fn launch(mut command: Command, data: &Path, more: &[&str]) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("countwheel: listening on http://");
-        let address = address.unwrap_or_else(|| panic!("said {line:?}")).parse().unwrap();
-        Self { child, address }
+        let said = line.trim_end().strip_prefix("countwheel: listening on ").and_then(|url| url.split_once("://"));
+        let (_, address) = said.unwrap_or_else(|| panic!("said {line:?}"));
+        Self { child, address: address.parse().unwrap() }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) fn terminate(mut self) -> ExitStatus {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
         self.child.wait().unwrap()
     }
 

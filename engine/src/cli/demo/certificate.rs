@@ -154,8 +154,13 @@ mod tests {
 
     #[test]
     fn every_expected_instant_is_exactly_one_thing() {
-        let missed =
-            InstantRange { disposition: RangeDisposition::Missed, first: UnixMs(4), last: UnixMs(5), count: None };
+        let missed = InstantRange {
+            kind: Kind::Regular,
+            disposition: RangeDisposition::Missed,
+            first: UnixMs(4),
+            last: UnixMs(5),
+            count: 2,
+        };
         let certificate = Certificate::of(&[line(
             &[1, 2, 3, 4, 5, 6],
             vec![

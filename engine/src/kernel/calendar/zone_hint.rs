@@ -48,7 +48,8 @@ pub(super) fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> St
     }
     match closest(trimmed, known) {
         Some(zone) if trimmed != name => format!("the name has surrounding blanks; did you mean {zone}?"),
-        Some(zone) => format!("names are case-sensitive; did you mean {zone}?"),
+        Some(zone) if zone.eq_ignore_ascii_case(name) => format!("names are case-sensitive; did you mean {zone}?"),
+        Some(zone) => format!("no zone is called so; did you mean {zone}?"),
         None => "give an IANA name in exact case, such as Europe/Berlin, America/New_York or UTC".into(),
     }
 }
@@ -108,8 +109,10 @@ mod tests {
     fn a_wrong_name_gets_a_remedy() {
         let known = ["America/New_York", "Asia/Tokyo", "Europe/Berlin", "UTC"];
         for (name, part) in [
-            ("america/new_york", "did you mean America/New_York?"),
-            ("New_York", "did you mean America/New_York?"),
+            ("america/new_york", "case-sensitive; did you mean America/New_York?"),
+            ("New_York", "called so; did you mean America/New_York?"),
+            (":America/New_York", "called so; did you mean America/New_York?"),
+            ("Z", "called so; did you mean UTC?"),
             ("Europe/Berlyn", "did you mean Europe/Berlin?"),
             ("utc", "did you mean UTC?"),
             ("PST", "use America/Los_Angeles"),

@@ -58,11 +58,15 @@ impl Shard {
             }
             Record::TenantNamed(named) => {
                 self.check(self.tenants.number(&named.name).is_none(), || format!("tenant {:?} again", named.name))?;
-                self.tenants.push(&named.name);
+                let number = self.tenants.push(&named.name);
+                self.permits.tenant_named(self.tenants.name(number).expect("it was just named"));
+                self.settings.add_tenant();
             }
             Record::QueueNamed(named) => {
                 self.check(self.queues.number(&named.name).is_none(), || format!("queue {:?} again", named.name))?;
-                self.queues.push(&named.name);
+                let number = self.queues.push(&named.name);
+                self.permits.queue_named(self.queues.name(number).expect("it was just named"));
+                self.settings.add_queue();
                 self.streams.extend([StreamMemory::default(); 3]);
             }
             Record::ScheduleCreated(created) => self.apply_created(created)?,
@@ -78,6 +82,8 @@ impl Shard {
             Record::Triggered(triggered) => self.apply_triggered(triggered)?,
             Record::BackfillRequested(asked) => self.apply_backfill(asked)?,
             Record::BackfillExpanded(expanded) => self.apply_expanded(expanded)?,
+            Record::TenantSet(set) => self.apply_tenant_set(set)?,
+            Record::QueueSet(set) => self.apply_queue_set(set)?,
         }
         Ok(())
     }
@@ -164,9 +170,9 @@ impl Shard {
 
     /// The queue's acceptance; for what was accepted before, only the new place is noted.
     fn enqueue(&mut self, number: OccurrenceNo, entry: EntryId, at: UnixMs) {
+        self.occurrences.hold(number, Holder::Nobody);
         let Some(row) = self.occurrences.row_mut(number) else { return };
         row.entry = Some(entry);
-        row.holder = Holder::Nobody;
         if row.state != State::Scheduled {
             return;
         }
@@ -190,9 +196,9 @@ impl Shard {
             && row.state == State::Enqueued
         {
             row.state = State::Succeeded;
-            // If it was to be sent again, it need not be.
-            row.holder = Holder::Nobody;
             let schedule = row.schedule;
+            // If it was to be sent again, it need not be.
+            self.occurrences.hold(number, Holder::Nobody);
             self.touch(schedule)?;
             if !self.config.final_when_enqueued {
                 self.end(number);

@@ -6,7 +6,7 @@ use super::{
     Inconsistent, Shard,
     lives::Birth,
     plan::Plan,
-    requests::{Answered, BackfillJob},
+    requests::{Answered, BACKFILL_LIMIT, BackfillJob},
     schedules::{ScheduleRow, Text},
 };
 use crate::kernel::{
@@ -300,6 +300,8 @@ impl Shard {
     pub(super) fn apply_backfill(&mut self, asked: &BackfillRequested) -> Result<(), Inconsistent> {
         self.check_live(asked.schedule)?;
         let (from, to) = (self.instant(asked.from), self.instant(asked.to));
+        let fits = UnixMs::MIN <= from && from < to && to <= self.log_time && asked.count <= BACKFILL_LIMIT;
+        self.check(fits, || format!("a backfill of {} instants from {from} to {to}", asked.count))?;
         let number = self.next_backfill;
         self.next_backfill += 1;
         let row = self.schedules.row(asked.schedule).expect("checked above");

@@ -62,6 +62,11 @@ pub enum CommandError {
         /// Its version.
         version: u32,
     },
+    /// The tenant has as many schedules as it may have.
+    QuotaSchedules {
+        /// Its limit.
+        limit: u64,
+    },
     /// So much is due that it does not fit a turn: some of it was decided, ask again.
     Busy,
 }
@@ -109,6 +114,7 @@ impl Shard {
         };
         let base = now.max(self.log_time);
         self.check_future(spec, base)?;
+        self.reserve_schedule(&spec.tenant)?;
         let tenant = self.tenant_for(&spec.tenant, now, turn);
         let body = self.spec_body(spec, now, turn);
         let created = ScheduleCreated { id: id.0, version, tenant, spec: body };
@@ -119,6 +125,11 @@ impl Shard {
         Ok((self.view(number, now), self.lsn))
     }
 
+    /// Room in the tenant's quota, until the turn is over and the schedule counted.
+    pub(super) fn reserve_schedule(&mut self, tenant: &str) -> Result<(), CommandError> {
+        self.permits.reserve_schedule(tenant).map_err(|limit| CommandError::QuotaSchedules { limit })
+    }
+
     /// Refuses a description without an instant after `now`.
     pub(super) fn check_future(&mut self, spec: &Spec, now: UnixMs) -> Result<(), Refusal> {
         let plan = Plan::new(&rule_body(spec, now), spec.start_at, spec.end_at, &mut self.calendar);
@@ -127,7 +138,7 @@ impl Shard {
         if first.is_some() { Ok(()) } else { Err(no_instant(spec, now)) }
     }
 
-    fn tenant_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
+    pub(super) fn tenant_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
         if let Some(number) = self.tenants.number(name) {
             return number;
         }
@@ -136,7 +147,7 @@ impl Shard {
         number
     }
 
-    fn queue_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
+    pub(super) fn queue_for(&mut self, name: &str, now: UnixMs, turn: &mut Turn) -> u32 {
         if let Some(number) = self.queues.number(name) {
             return number;
         }

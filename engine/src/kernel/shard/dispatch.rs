@@ -62,9 +62,10 @@ impl Shard {
 
     /// Back to where it waited before `from` had it.
     fn put_back(&mut self, number: OccurrenceNo, from: Holder) {
-        let Some(row) = self.occurrences.row_mut(number).filter(|row| row.holder == from) else { return };
-        row.holder = Holder::Nobody;
-        match row.state {
+        let Some(row) = self.occurrences.row(number).filter(|row| row.holder == from) else { return };
+        let state = row.state;
+        self.occurrences.hold(number, Holder::Nobody);
+        match state {
             State::Scheduled => self.enter_outbox(number, self.durable),
             State::Enqueued => self.enter_line(number, self.durable),
             State::Succeeded | State::Missed | State::Canceled => {}

@@ -159,9 +159,9 @@ impl Shard {
 
     /// A SCHEDULED occurrence ends without ever entering the queue.
     pub(super) fn dispose(&mut self, number: OccurrenceNo, state: State, reason: Option<Reason>) {
+        self.occurrences.hold(number, Holder::Nobody);
         let row = self.occurrences.row_mut(number).expect("checked by the caller");
         (row.state, row.reason) = (state, reason);
-        row.holder = Holder::Nobody;
         let schedule = row.schedule;
         self.schedules.row_mut(schedule).expect("an occurrence has a schedule").waiting -= 1;
         self.schedules.recount(schedule);

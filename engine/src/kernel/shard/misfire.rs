@@ -4,7 +4,7 @@ use super::{Shard, Turn, Urgency, occurrences::Holder, schedules::ScheduleRow};
 use crate::kernel::{
     calendar::Calendar,
     id::Kind,
-    occurrence::{Lane, OccurrenceNo, State},
+    occurrence::{Lane, OccurrenceNo},
     policy::{Misfire, Policies},
     record::{Misfired, RangeBody, Record, runs_of},
     time::UnixMs,
@@ -86,7 +86,10 @@ impl Shard {
         self.record(Record::Misfired(record), now, turn);
         turn.urge(Urgency::Prompt);
         for number in decision.spared {
-            self.enter_outbox(number, self.durable);
+            // What waits for its turn keeps its place.
+            if self.occurrences.row(number).is_some_and(|row| row.holder != Holder::Outbox) {
+                self.enter_outbox(number, self.durable);
+            }
         }
         for number in self.scheduled_of(schedule) {
             let row = self.occurrences.row(number).expect("it was just found");
@@ -104,10 +107,11 @@ impl Shard {
         superseded.map_or(*row.policies, |superseded| *superseded.policies)
     }
 
-    /// SCHEDULED regular occurrences that are available and neither with the queue nor judged, oldest first.
+    /// SCHEDULED regular occurrences that are available and neither judged nor with the queue, nor may be there, oldest
+    /// first.
     fn members(&self, schedule: u32, version: u32, now: UnixMs) -> Vec<Member> {
         let rows = self.scheduled_of(schedule).into_iter().filter_map(|n| Some((n, self.occurrences.row(n)?)));
-        rows.filter(|(_, row)| row.version == version && row.kind == Kind::Regular && row.state == State::Scheduled)
+        rows.filter(|(number, row)| row.version == version && row.kind == Kind::Regular && *number >= self.unread_below)
             .filter(|(_, row)| row.available_at <= now && row.holder != Holder::Queue && row.lane != Lane::CatchUp)
             .map(|(number, row)| Member { number, scheduled_for: row.scheduled_for, available_at: row.available_at })
             .collect()

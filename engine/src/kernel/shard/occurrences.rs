@@ -28,7 +28,8 @@ pub(super) struct OccurrenceRow {
     pub(super) state: State,
     pub(super) reason: Option<Reason>,
     pub(super) lane: Lane,
-    /// Not in the log: what was handed over when a process died is found out by reading the queue back.
+    /// Not in the log: what was handed over when a process died is found out by reading the queue back. Changed by
+    /// [`Occurrences::hold`] alone.
     pub(super) holder: Holder,
     /// Neighbours in its schedule's history.
     pub(super) older: Option<OccurrenceNo>,
@@ -77,6 +78,8 @@ pub(super) struct Occurrences {
     next: u64,
     len: usize,
     by_id: ById,
+    /// How many the queue holds and has not answered for, by lane.
+    handed_over: [usize; Lane::ALL.len()],
 }
 
 impl Occurrences {
@@ -123,6 +126,19 @@ impl Occurrences {
         page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.as_mut()
     }
 
+    /// Gives an occurrence to another holder.
+    pub(super) fn hold(&mut self, number: OccurrenceNo, holder: Holder) {
+        let Some(row) = self.row_mut(number) else { return };
+        let (lane, before) = (row.lane as usize, std::mem::replace(&mut row.holder, holder));
+        self.handed_over[lane] -= usize::from(before == Holder::Queue);
+        self.handed_over[lane] += usize::from(holder == Holder::Queue);
+    }
+
+    /// How many were handed over and are not answered for, in the order of [`Lane::ALL`].
+    pub(super) const fn handed_over(&self) -> [usize; Lane::ALL.len()] {
+        self.handed_over
+    }
+
     /// Forgets a row; its page goes with the last one.
     pub(super) fn remove(&mut self, number: OccurrenceNo) -> Option<OccurrenceRow> {
         let index = self.page_index(number)?;
@@ -131,6 +147,7 @@ impl Occurrences {
         let row = page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.take()?;
         page.live -= 1;
         self.len -= 1;
+        self.handed_over[row.lane as usize] -= usize::from(row.holder == Holder::Queue);
         self.by_id.remove(row.id, number);
         if page.live == 0 && page.rows.len() as u64 == PAGE_ROWS {
             *slot = None;

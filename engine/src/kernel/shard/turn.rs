@@ -22,10 +22,15 @@ pub enum Urgency {
 /// Occurrences to hand over now, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Release {
-    /// They were available then.
+    /// They were staged for this instant, or [`Release::UNSTAGED`].
     pub at: UnixMs,
     /// What to hand over.
     pub numbers: Vec<OccurrenceNo>,
+}
+
+impl Release {
+    /// Nothing is staged for this instant: what leaves under it is encoded when it leaves.
+    pub const UNSTAGED: UnixMs = UnixMs(i64::MIN);
 }
 
 /// What a turn decided: the shell writes the records, then does the rest.

@@ -7,6 +7,7 @@
 //! walking the rules anew.
 
 mod check;
+mod permits;
 mod queue;
 mod script;
 mod timeline;

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use super::{
     check,
+    permits::Scripted,
     queue::{ModelQueue, Said},
     script::Script,
 };
@@ -20,6 +21,7 @@ use crate::kernel::{
     record::{Opened, Record},
     schedule::{Receipt, Rule, ScheduleState, Spec},
     shard::{CommandError, Config, Creation, Pending, Receipted, Request, Shard, StreamMemory, Target, Turn},
+    tenant::{Revised, TenantSettings},
     time::UnixMs,
 };
 
@@ -48,6 +50,7 @@ enum Effect {
 pub(super) struct World {
     pub(super) zones: Arc<ZoneSet>,
     pub(super) config: Config,
+    pub(super) permits: Scripted,
     pub(super) shard: Shard,
     pub(super) log: Vec<(u8, Vec<u8>)>,
     pub(super) queue: ModelQueue,
@@ -76,11 +79,14 @@ impl World {
             final_when_enqueued: script.chance(170),
             turn_limit: 1 + script.below(40),
             live_limit: if script.chance(60) { 1 + script.below(60) } else { 100_000 },
+            window: if script.chance(60) { 1 + script.below(20) } else { 100_000 },
             ..Config::default()
         };
         let wall = STARTS[script.below(STARTS.len())];
+        let permits = Scripted::new(script);
         let mut world = Self {
-            shard: Shard::new(config.clone(), Arc::clone(zones)),
+            shard: Shard::new(config.clone(), Arc::clone(zones)).with_permits(Box::new(permits.afresh())),
+            permits,
             zones: Arc::clone(zones),
             config,
             log: Vec::new(),
@@ -105,7 +111,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 42 {
+        match script.byte() % 43 {
             0..=8 => self.pass(script.span_ms()),
             9..=11 => self.create(script),
             12 | 13 => self.cancel(script),
@@ -121,6 +127,7 @@ impl World {
             34 | 35 => self.pause_or_resume(script),
             36..=38 => self.request(script),
             39 => self.create_again(script),
+            42 => self.set_weight(script),
             30 => self.wall = self.wall.plus(script.span_ms() - script.span_ms()),
             _ => self.crash(script),
         }
@@ -133,6 +140,11 @@ impl World {
     /// Everything answers, everything becomes durable, time passes: nothing may be left undecided.
     pub(super) fn settle(&mut self) {
         let script = &mut Script::new(&[]);
+        self.permits.told().is_lifted.store(true, Relaxed);
+        if self.permits.has_limits() {
+            // While engine time stands still, so do rates: whoever waits for a token waits on.
+            self.wall = self.wall.max(self.now);
+        }
         for _ in 0..6 {
             self.pass(30_000);
             self.work_off(script, TURNS);
@@ -225,6 +237,7 @@ impl World {
     }
 
     fn carry_out(&mut self, turn: Turn) {
+        self.shard.settle_counts();
         for record in &turn.records {
             let mut body = Vec::new();
             record.encode(&mut body);
@@ -359,7 +372,7 @@ impl World {
         let target = self.draw_target(script);
         let is_keyed = script.chance(128);
         self.requests += 1;
-        let key = if is_keyed { script.below(3) as u64 } else { self.requests };
+        let key = if is_keyed { script.below(3) as u64 } else { 3 + self.requests };
         let request = Request { discriminator: key.to_be_bytes().to_vec(), is_keyed };
         let now = self.tell_time();
         let mut turn = Turn::default();
@@ -372,6 +385,16 @@ impl World {
             let asked = self.shard.backfill(&target, window, request, now, &mut turn);
             assert!(asked.is_err() || turn.records.is_empty() != asked.is_ok_and(|(asked, _)| asked.is_new));
         }
+        self.carry_out(turn);
+    }
+
+    fn set_weight(&mut self, script: &mut Script<'_>) {
+        self.requests += 1;
+        let weight = 1 + u32::try_from(script.below(1_000)).expect("at most 999");
+        let set = Revised { revision: self.requests, settings: TenantSettings { weight, ..TenantSettings::default() } };
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        self.shard.set_tenant(["a", "b"][script.below(2)], set, now, &mut turn);
         self.carry_out(turn);
     }
 
@@ -429,7 +452,7 @@ impl World {
         self.effects.clear();
         self.queue.crash(self.config.final_when_enqueued, script);
         self.pass(script.span_ms());
-        self.shard = check::replayed(self);
+        self.shard = check::replayed(self).with_permits(Box::new(self.permits.afresh()));
         check::promises(self);
         self.open(script);
     }

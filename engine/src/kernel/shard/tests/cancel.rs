@@ -3,7 +3,7 @@
 use super::rig::{Rig, at, cron, every};
 use crate::kernel::{
     occurrence::{OccurrenceNo, State},
-    record::{Canceled, Record},
+    record::{Canceled, Closing, Record},
     schedule::ScheduleState,
     shard::Config,
 };
@@ -18,7 +18,7 @@ fn in_the_wheel_nothing_is_left_and_nothing_runs() {
     assert_eq!(rig.shard.next_wake(), None);
     rig.live(at("23:30:00"));
     assert_eq!(rig.handed, []);
-    assert_eq!(rig.shard.schedules_by_state(), [0, 0, 1]);
+    assert_eq!(rig.shard.schedules_by_state(), [0, 0, 0, 1]);
 }
 
 #[test]
@@ -41,7 +41,8 @@ fn with_the_queue_it_is_kept_and_lands() {
     assert_eq!(rig.handed.len(), 2, "two more are materialised ahead");
     let canceled = rig.cancel(id, at("08:00:02"));
     assert_eq!((canceled.receipt.kept.len(), canceled.receipt.canceled.len()), (2, 2));
-    let record = Canceled { schedule: 0, kept: vec![(0, 2)], due: None };
+    let closing = Closing { kept: vec![(0, 2)], ..Closing::default() };
+    let record = Canceled { schedule: 0, closing };
     assert_eq!(rig.log.last(), Some(&Record::Canceled(record)));
     rig.land(at("08:00:02"));
     assert_eq!(
@@ -74,7 +75,7 @@ fn with_a_worker_it_is_listed_as_kept_and_can_be_completed() {
     rig.land(at("08:00:10"));
     let canceled = rig.cancel(id, at("08:00:11"));
     assert_eq!(canceled.receipt.kept.len(), 1);
-    assert_eq!(rig.log.last(), Some(&Record::Canceled(Canceled { schedule: 0, kept: vec![], due: None })));
+    assert_eq!(rig.log.last(), Some(&Record::Canceled(Canceled { schedule: 0, closing: Closing::default() })));
     rig.turn(|shard, turn| assert!(shard.complete(OccurrenceNo(0), at("08:00:12"), turn).is_some()));
     assert_eq!(rig.state(0), State::Succeeded);
 }
@@ -89,7 +90,7 @@ fn before_the_queue_has_been_read_back_what_may_stand_there_is_kept() {
     let records = rig.log.len();
     rig.crash(records, at("08:00:01.500"));
     let canceled = rig.cancel(id, at("08:00:01.600"));
-    assert_eq!((canceled.receipt.kept.len(), canceled.receipt.canceled.len()), (1, 2));
+    assert_eq!((canceled.receipt.kept.len(), canceled.receipt.canceled.len()), (3, 0));
     assert_eq!(rig.state(0), State::Scheduled, "it runs, whether it had landed or not");
 }
 

@@ -4,10 +4,11 @@ use super::rig::{Rig, at, cron, every, spec};
 use crate::kernel::{
     id::{Kind, OccurrenceId, ScheduleId},
     occurrence::{EntryId, Lane, OccurrenceNo},
-    record::{Enqueued, Materialized, Named, Record, RuleBody, ScheduleCreated, Time},
+    policy::{Effect, Misfire, Overlap, Retry},
+    record::{Enqueued, Materialized, Named, Record, RuleBody, ScheduleCreated, SpecBody, Time},
     refusal::RefusalCode,
     schedule::{Rule, ScheduleState},
-    shard::{Config, Release, Turn, Urgency},
+    shard::{CommandError, Config, Creation, Release, Turn, Urgency},
     time::UnixMs,
 };
 
@@ -26,14 +27,21 @@ fn an_instant_is_materialised_ahead_released_on_time_and_lands() {
         id: id.0,
         version: 1,
         tenant: 0,
-        queue: 0,
-        name: None,
-        rule,
-        start_at_ms: None,
-        end_at_ms: None,
-        payload: b"hi".to_vec(),
-        flexible_window_ms: 0,
-        max_lateness_ms: 60_000,
+        spec: SpecBody {
+            queue: 0,
+            name: None,
+            rule,
+            start_at_ms: None,
+            end_at_ms: None,
+            payload: b"hi".to_vec(),
+            flexible_window_ms: 0,
+            max_lateness_ms: 60_000,
+            misfire: Misfire::FireOnce,
+            overlap: Overlap::Allow,
+            retry: Retry::default(),
+            effect: Effect::Idempotent,
+            review_owner: None,
+        },
     };
     let named = |name: &str| Named { name: name.into() };
     let before = rig.log.len();
@@ -109,16 +117,17 @@ fn a_schedule_never_looks_back_at_the_instant_it_is_made() {
 fn a_one_off_runs_once_and_is_completed() {
     let mut rig = Rig::new(at("08:00:00"));
     let id = rig.create(1, &spec(Rule::At(at("09:00:00"))), at("08:00:00"));
-    assert_eq!(rig.shard.schedules_by_state(), [1, 0, 0]);
+    assert_eq!(rig.shard.schedules_by_state(), [1, 0, 0, 0]);
     rig.live(at("20:00:00"));
     assert_eq!(rig.history(id), ["09:00:00 ENQUEUED strict"]);
-    let (schedule, _) = rig.shard.read(id, at("20:00:00")).unwrap();
+    let (schedule, _) = rig.shard.read(&id.into(), at("20:00:00")).unwrap();
     assert_eq!((schedule.state, schedule.next_run_at), (ScheduleState::Completed, None));
-    assert_eq!(rig.shard.schedules_by_state(), [0, 1, 0]);
+    assert_eq!(rig.shard.schedules_by_state(), [0, 0, 1, 0]);
 
     let past = spec(Rule::At(at("08:00:00")));
-    let refused = rig.shard.create(ScheduleId([9; 16]), &past, at("20:00:00"), &mut Turn::default()).unwrap_err();
-    assert_eq!(refused.code, RefusalCode::InThePast);
+    let past = Creation { id: ScheduleId([9; 16]), spec: past, is_keyed: false };
+    let refused = rig.shard.create(&past, at("20:00:00"), &mut Turn::default()).unwrap_err();
+    assert!(matches!(refused, CommandError::Refused(refusal) if refusal.code == RefusalCode::InThePast));
 }
 
 #[test]
@@ -154,7 +163,7 @@ fn two_schedules_fire_at_every_instant_they_share() {
 #[test]
 fn half_a_million_on_one_millisecond_take_many_short_turns() {
     const SCHEDULES: u32 = 500_000;
-    let config = Config { final_when_enqueued: true, ..Config::default() };
+    let config = Config { final_when_enqueued: true, window: SCHEDULES as usize, ..Config::default() };
     let mut rig = Rig::with(config, at("08:00:00"));
     let mut one_off = spec(Rule::At(at("09:00:00")));
     one_off.payload.clear();
@@ -162,7 +171,8 @@ fn half_a_million_on_one_millisecond_take_many_short_turns() {
     for number in 0..SCHEDULES {
         let mut id = [0; 16];
         id[..4].copy_from_slice(&number.to_le_bytes());
-        rig.shard.create(ScheduleId(id), &one_off, at("08:00:00"), &mut turn).unwrap();
+        let creation = Creation { id: ScheduleId(id), spec: one_off.clone(), is_keyed: false };
+        rig.shard.create(&creation, at("08:00:00"), &mut turn).unwrap();
     }
     let mut total = 0;
     for now in [at("08:59:58"), at("09:00:00")] {
@@ -189,7 +199,7 @@ fn readers_see_what_comes_next_and_how_late_it_is() {
     // The timer is lost, which must not be: health is due against fired, not what a next run looks like.
     rig.shard.timers.disarm(0);
     rig.advance(at("09:00:07"));
-    let (schedule, _) = rig.shard.read(id, at("09:00:07")).unwrap();
+    let (schedule, _) = rig.shard.read(&id.into(), at("09:00:07")).unwrap();
     assert_eq!((schedule.overdue_ms, schedule.next_run_at), (7_000, Some(at("09:00:00"))));
     let hours: Vec<UnixMs> = (0..5).map(|hour| at("09:00:00").plus(hour * 3_600_000)).collect();
     assert_eq!(schedule.next, hours);

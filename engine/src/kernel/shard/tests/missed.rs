@@ -3,8 +3,8 @@
 use super::rig::{Rig, at, cron, every, on};
 use crate::kernel::{
     engine_time::{EngineTime, Reading},
-    occurrence::OccurrenceNo,
-    record::{Canceled, Misfired, Record},
+    occurrence::{OccurrenceNo, Reason},
+    record::{Canceled, Closing, Misfired, RangeBody, Record},
     schedule::{RangeDisposition, ScheduleState},
     shard::Config,
     time::UnixMs,
@@ -24,7 +24,7 @@ fn two_hours_of_missed_minutes_are_one_record_and_one_run() {
     let misfired = Misfired {
         schedule: 0,
         admitted: vec![-10_000],
-        missed: Some((-6_670_000, -70_000)),
+        missed: Some(RangeBody { first: -6_670_000, last: -70_000, count: 111 }),
         missed_occurrences: vec![],
         through: -10_000,
     };
@@ -164,12 +164,12 @@ fn a_backlog_from_before_the_end_is_decided_after_it() {
     let id = rig.create(1, &short, at("08:00:00"));
     let records = rig.log.len();
     rig.crash(records, at("09:00:00"));
-    assert_eq!(rig.shard.read(id, at("09:00:00")).unwrap().0.state, ScheduleState::Active);
+    assert_eq!(rig.shard.read(&id.into(), at("09:00:00")).unwrap().0.state, ScheduleState::Active);
     rig.shard.queue_ready();
     rig.advance(at("09:00:00"));
     rig.land(at("09:00:00"));
     assert_eq!(rig.history(id), ["08:01:00..08:03:00 Missed x3", "08:04:00 ENQUEUED catchup"]);
-    assert_eq!(rig.shard.read(id, at("09:00:00")).unwrap().0.state, ScheduleState::Completed);
+    assert_eq!(rig.shard.read(&id.into(), at("09:00:00")).unwrap().0.state, ScheduleState::Completed);
 }
 
 #[test]
@@ -238,8 +238,9 @@ fn a_cancel_disposes_of_what_was_due_and_not_decided_as_one_range() {
     let mut rig = Rig::new(at("08:00:00"));
     let id = rig.create(1, &cron("* * * * *", "UTC"), at("08:00:00"));
     let canceled = rig.cancel(id, at("08:10:30"));
-    let due = Some((-570_000, -30_000));
-    assert_eq!(rig.log.last(), Some(&Record::Canceled(Canceled { schedule: 0, kept: vec![], due })));
+    let due = Some(RangeBody { first: -570_000, last: -30_000, count: 10 });
+    let closing = Closing { due, ..Closing::default() };
+    assert_eq!(rig.log.last(), Some(&Record::Canceled(Canceled { schedule: 0, closing })));
     let [range] = canceled.receipt.ranges[..] else { panic!("one range") };
-    assert_eq!((range.disposition, range.count), (RangeDisposition::Canceled, Some(10)));
+    assert_eq!((range.disposition, range.count), (RangeDisposition::Canceled(Reason::Canceled), 10));
 }

@@ -7,7 +7,11 @@ mod flow;
 mod missed;
 mod nights;
 mod odd_logs;
+mod policies;
+mod requests;
 mod rig;
+mod turns;
+mod versions;
 
 use std::sync::{Arc, LazyLock};
 

@@ -7,9 +7,11 @@ use super::{
     rig::{Rig, at, cron, every},
 };
 use crate::kernel::{
+    policy::{Effect, Misfire, Overlap, Retry},
     record::{
-        Canceled, Completed, Enqueued, Lost, Materialized, Misfired, Named, Opened, Record, RuleBody, ScheduleCreated,
-        Time,
+        BackfillExpanded, BackfillRequested, Canceled, Closing, Completed, Enqueued, Lost, Materialized, Misfired,
+        Named, Opened, Paused, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody, Time, Triggered,
+        Updated,
     },
     schedule::ScheduleState,
     shard::{Config, Shard, Turn},
@@ -35,10 +37,11 @@ fn base() -> Vec<Record> {
 }
 
 fn created(id: u8, tenant: u32, queue: u32, rule: RuleBody) -> Record {
-    Record::ScheduleCreated(Box::new(ScheduleCreated {
-        id: [id; 16],
-        version: 1,
-        tenant,
+    Record::ScheduleCreated(Box::new(ScheduleCreated { id: [id; 16], version: 1, tenant, spec: body(queue, rule) }))
+}
+
+fn body(queue: u32, rule: RuleBody) -> SpecBody {
+    SpecBody {
         queue,
         name: None,
         rule,
@@ -47,8 +50,15 @@ fn created(id: u8, tenant: u32, queue: u32, rule: RuleBody) -> Record {
         payload: vec![],
         flexible_window_ms: u64::MAX,
         max_lateness_ms: u64::MAX,
-    }))
+        misfire: Misfire::CatchUp { limit: u32::MAX },
+        overlap: Overlap::QueueOne,
+        retry: Retry { max_attempts: 0, base_ms: u64::MAX, cap_ms: 0, deadline_ms: Some(u64::MAX), budget: None },
+        effect: Effect::NonIdempotent,
+        review_owner: None,
+    }
 }
+
+const NOWHEN: Option<RangeBody> = Some(RangeBody { first: i64::MAX, last: i64::MIN, count: u64::MAX });
 
 fn every_hour() -> RuleBody {
     RuleBody::Every { every_ms: 3_600_000, anchor_ms: i64::MIN }
@@ -65,7 +75,27 @@ fn records_that_do_not_fit_are_refused() {
     let made = |scheduled_for, schedules: &[u32]| {
         Record::Materialized(Materialized { scheduled_for, schedules: schedules.to_vec() })
     };
-    let cancel = |schedule, kept| Record::Canceled(Canceled { schedule, kept, due: Some((i64::MAX, i64::MIN)) });
+    let closing = |kept| Closing { kept, due: NOWHEN, backfills: NOWHEN.into_iter().collect() };
+    let cancel = |schedule, kept| Record::Canceled(Canceled { schedule, closing: closing(kept) });
+    let pause = |schedule, kept| Record::Paused(Paused { schedule, closing: closing(kept) });
+    let update = |schedule, queue, rule| {
+        let (spec, closing) = (body(queue, rule), closing(vec![]));
+        Record::Updated(Box::new(Updated { schedule, spec, keeps_due: false, closing }))
+    };
+    let trigger = |schedule| Record::Triggered(Triggered { schedule, discriminator: vec![], is_keyed: true });
+    let backfill = |schedule, from, to, count| {
+        Record::BackfillRequested(BackfillRequested {
+            schedule,
+            from,
+            to,
+            count,
+            discriminator: vec![],
+            is_keyed: true,
+        })
+    };
+    let expand = |backfill, instants| {
+        Record::BackfillExpanded(BackfillExpanded { backfill, instants, through: 0, is_done: false })
+    };
     let odd = [
         Record::Opened(Opened { generation: 1, ..Opened::default() }),
         Record::Opened(Opened { generation: u64::MAX, ..Opened::default() }),
@@ -78,6 +108,25 @@ fn records_that_do_not_fit_are_refused() {
         cancel(7, vec![]),
         cancel(1, vec![]),
         cancel(0, vec![(0, u64::MAX)]),
+        pause(7, vec![]),
+        pause(1, vec![]),
+        pause(0, vec![(0, u64::MAX)]),
+        update(7, 0, every_hour()),
+        update(1, 0, every_hour()),
+        update(0, 7, every_hour()),
+        update(0, 0, RuleBody::Every { every_ms: 0, anchor_ms: 0 }),
+        Record::Resumed(Resumed { schedule: 7, paused: NOWHEN }),
+        Record::Resumed(Resumed { schedule: 1, paused: None }),
+        trigger(7),
+        trigger(1),
+        backfill(7, -10_000, 0, 1),
+        backfill(1, -10_000, 0, 1),
+        backfill(0, i64::MIN, 0, 1),
+        backfill(0, -10_000, 1, 1),
+        backfill(0, 0, 0, 1),
+        backfill(0, -10_000, 0, u64::MAX),
+        expand(0, vec![0]),
+        expand(u64::MAX, vec![i64::MAX]),
         made(600_000, &[7]),
         made(600_000, &[0, 0]),
         made(600_000, &[1]),
@@ -123,9 +172,29 @@ fn extreme_values_that_fit_are_survived() {
         Record::Misfired(Misfired {
             schedule: 0,
             admitted: vec![i64::MAX],
-            missed: Some((i64::MAX, i64::MIN)),
+            missed: NOWHEN,
             missed_occurrences: vec![(1, 1)],
             through: i64::MAX,
+        }),
+        Record::Resumed(Resumed { schedule: 0, paused: NOWHEN }),
+        Record::Paused(Paused {
+            schedule: 0,
+            closing: Closing { kept: vec![], due: NOWHEN, backfills: NOWHEN.into_iter().collect() },
+        }),
+        Record::Triggered(Triggered { schedule: 0, discriminator: vec![0; 70_000], is_keyed: true }),
+        Record::BackfillRequested(BackfillRequested {
+            schedule: 0,
+            from: -1_000_000_000,
+            to: 0,
+            count: 1,
+            discriminator: vec![],
+            is_keyed: false,
+        }),
+        Record::BackfillExpanded(BackfillExpanded {
+            backfill: u64::MAX,
+            instants: vec![],
+            through: i64::MAX,
+            is_done: true,
         }),
         Record::Lost(Lost { stream: 0, survived: Some((u64::MAX, u64::MAX)), since: i64::MIN }),
     ];
@@ -174,7 +243,7 @@ fn a_zone_that_the_loaded_rules_lack_stops_its_schedule_and_no_other() {
     rig.shard.queue_ready();
     let stranger = crate::kernel::id::ScheduleId([9; 16]);
     rig.live(UnixMs(at("08:00:00").0 + 86_400_000));
-    let (schedule, _) = rig.shard.read(stranger, at("09:00:00")).unwrap();
+    let (schedule, _) = rig.shard.read(&stranger.into(), at("09:00:00")).unwrap();
     assert_eq!((schedule.state, schedule.next_run_at), (ScheduleState::Active, None));
     assert!(schedule.error.unwrap().contains("Mars/Olympus"));
     assert_eq!((rig.history(stranger).len(), rig.shard.counters().enqueued), (0, 1));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::ZONES;
 use crate::kernel::{
     calendar::CronSpec,
+    gate::Lsn,
     id::ScheduleId,
     occurrence::{EntryId, HistoryItem, OccurrenceNo, State, Stream},
     record::{Opened, Record},
     schedule::{InstantRange, Rule, Spec},
-    shard::{Canceled, Config, Shard, Turn},
+    shard::{CommandError, Config, Creation, Receipted, Shard, Turn},
     time::UnixMs,
 };
 
@@ -31,18 +32,7 @@ pub(super) fn every(every_ms: i64, anchor: UnixMs) -> Spec {
 }
 
 pub(super) fn spec(rule: Rule) -> Spec {
-    Spec {
-        tenant: "acme".into(),
-        queue: "mail".into(),
-        name: None,
-        rule,
-        at_local: None,
-        start_at: None,
-        end_at: None,
-        payload: b"hi".to_vec(),
-        flexible_window_ms: 0,
-        max_lateness_ms: 60_000,
-    }
+    Spec { queue: "mail".into(), payload: b"hi".to_vec(), ..Spec::new("acme", rule) }
 }
 
 pub(super) struct Rig {
@@ -138,15 +128,23 @@ impl Rig {
     }
 
     pub(super) fn create(&mut self, id: u8, spec: &Spec, now: UnixMs) -> ScheduleId {
-        let id = ScheduleId([id; 16]);
-        self.turn(|shard, turn| drop(shard.create(id, spec, now, turn).expect("the rule has a future")));
-        id
+        let creation = Creation { id: ScheduleId([id; 16]), spec: spec.clone(), is_keyed: false };
+        self.call(|shard, turn| shard.create(&creation, now, turn)).expect("the rule has a future");
+        creation.id
     }
 
-    pub(super) fn cancel(&mut self, id: ScheduleId, now: UnixMs) -> Canceled {
-        let mut canceled = None;
-        self.turn(|shard, turn| canceled = shard.cancel(id, now, turn));
-        canceled.expect("there is such a schedule").0
+    pub(super) fn cancel(&mut self, id: ScheduleId, now: UnixMs) -> Receipted {
+        self.call(|shard, turn| shard.cancel(&id.into(), now, turn)).expect("there is such a schedule")
+    }
+
+    /// A command, with its turn carried out.
+    pub(super) fn call<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Shard, &mut Turn) -> Result<(T, Lsn), CommandError>,
+    ) -> Result<T, CommandError> {
+        let mut answer = None;
+        self.turn(|shard, turn| answer = Some(ask(shard, turn)));
+        answer.expect("it was asked").map(|(value, _)| value)
     }
 
     /// The queue accepts what it was handed, stream by stream.
@@ -167,12 +165,12 @@ impl Rig {
     /// A schedule's history: instants with their state and lane, and ranges.
     pub(super) fn history(&self, id: ScheduleId) -> Vec<String> {
         let all = (UnixMs::MIN, UnixMs::MAX);
-        let page = self.shard.history(id, None, all, None, 10_000).expect("there is such a schedule");
+        let page = self.shard.history(&id.into(), None, all, None, 10_000).expect("there is such a schedule");
         let time = |at: UnixMs| at.to_string()[11..19].to_owned();
         let line = |item: &HistoryItem| match item {
             HistoryItem::Occurrence(o) => format!("{} {} {}", time(o.scheduled_for), o.state.as_str(), o.lane.as_str()),
-            HistoryItem::Range(InstantRange { disposition, first, last, count }) => {
-                format!("{}..{} {disposition:?} x{}", time(*first), time(*last), count.expect("it is counted"))
+            HistoryItem::Range(InstantRange { disposition, first, last, count, .. }) => {
+                format!("{}..{} {disposition:?} x{count}", time(*first), time(*last))
             }
         };
         page.items.iter().map(line).collect()
