@@ -283,6 +283,7 @@ pub(crate) mod check {
             fits(value, property, all).map_err(|problem| format!("{name}: {problem}"))?;
         }
         let required = schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
-        required.map(|name| value.get(name).map(drop).ok_or_else(|| format!("{name} is missing"))).collect()
+        let mut required = required.map(|name| value.get(name).map(drop).ok_or_else(|| format!("{name} is missing")));
+        required.try_for_each(|found| found)
     }
 }
