@@ -19,6 +19,8 @@ mod http_limits;
 mod http_tokens;
 mod ids;
 mod kills;
+#[cfg(feature = "redis")]
+mod kills_of_changes;
 mod player;
 mod queue_conformance;
 mod records;
