@@ -1,6 +1,10 @@
 //! Who may do what: every call that the document knows, under every role.
 
-use std::fs;
+use std::{
+    fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -152,6 +156,29 @@ fn each_role_does_what_is_its_own() {
     assert_eq!(reply.refusal(), (422, "invalid".into(), Some("tenant".into())), "the admin has to say whose");
     let lower = house.server.send("GET", "/v1/schedules", &[("authorization", "bearer mine")], b"");
     assert_eq!(lower.status, 200, "the scheme is read in any case");
+}
+
+#[test]
+fn a_token_that_is_taken_back_lets_nobody_in_once_the_file_was_read_again() {
+    let house = House::new();
+    let tokens = house.home.path().join("tokens");
+    let status = |token: &str| house.call(token, "GET", "/v1/schedules", "").status;
+    let patience = Instant::now() + Duration::from_secs(30);
+    let wait_for = |token: &str, wanted: u16| {
+        while status(token) != wanted {
+            assert!(Instant::now() < patience, "{token} still answers {}", status(token));
+            sleep(Duration::from_millis(20));
+        }
+    };
+    fs::write(&tokens, line("admin", "fresh") + &line("tenant:acme", "mine")).unwrap();
+    assert_eq!((status("fresh"), status("root")), (401, 200), "nobody has asked to read it");
+    house.server.signal(rustix::process::Signal::HUP);
+    wait_for("fresh", 200);
+    assert_eq!((status("root"), status("mine"), status("theirs")), (401, 200, 401));
+    fs::write(&tokens, "admin nonsense\n").unwrap();
+    house.server.signal(rustix::process::Signal::HUP);
+    sleep(Duration::from_millis(200));
+    assert_eq!((status("fresh"), status("mine")), (200, 200), "a file that is not in order changes nothing");
 }
 
 #[test]
