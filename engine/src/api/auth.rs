@@ -167,7 +167,6 @@ impl TokenFile {
     ///
     /// # Errors
     /// See [`TokensError`].
-    #[allow(dead_code, reason = "whoever listens to signals calls it")]
     pub(crate) fn reload(&self) -> Result<usize, TokensError> {
         let tokens = read(&self.path)?;
         let count = tokens.lines.len();

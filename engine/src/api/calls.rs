@@ -6,6 +6,7 @@ use actix_web::{Route, http::Method, web};
 use super::{
     handlers, import,
     request::{IDEMPOTENCY_KEY, IF_MATCH},
+    settings,
     shape::{Field, Shape},
     spec_reader, words,
 };
@@ -33,6 +34,7 @@ pub(crate) struct Call {
 pub(crate) enum Verb {
     Get,
     Post,
+    Put,
     Patch,
     Delete,
 }
@@ -43,6 +45,7 @@ impl Verb {
         match *method {
             Method::GET | Method::HEAD => Some(Self::Get),
             Method::POST => Some(Self::Post),
+            Method::PUT => Some(Self::Put),
             Method::PATCH => Some(Self::Patch),
             Method::DELETE => Some(Self::Delete),
             _ => None,
@@ -53,6 +56,7 @@ impl Verb {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
+            Self::Put => "PUT",
             Self::Patch => "PATCH",
             Self::Delete => "DELETE",
         }
@@ -114,6 +118,7 @@ const SPEC_ERRORS: &[&str] = &[
     "never_fires",
     "in_the_past",
     "window_too_long",
+    "quota_schedules",
     "disk_full",
 ];
 const PATCH_ERRORS: &[&str] = &[
@@ -128,8 +133,11 @@ const PATCH_ERRORS: &[&str] = &[
     "never_fires",
     "window_too_long",
     "restate_policies",
+    "quota_schedules",
     "disk_full",
 ];
+
+const SETTING_ERRORS: &[&str] = &["invalid_json", "too_large", "request_timeout", "disk_full"];
 
 const QUIET: Call = Call {
     verb: Verb::Get,
@@ -289,6 +297,52 @@ pub(crate) const CALLS: &[Call] = &[
         answers: &[(200, "Occurrence")],
         errors: &["not_found", "archived"],
         route: || web::to(handlers::occurrence),
+        ..QUIET
+    },
+    Call {
+        path: "/v1/tenants/{id}",
+        summary: "What is set for a tenant; the defaults where nothing was",
+        answers: &[(200, "Tenant")],
+        errors: &["not_found"],
+        route: || web::to(handlers::tenant),
+        ..QUIET
+    },
+    Call {
+        verb: Verb::Put,
+        path: "/v1/tenants/{id}",
+        summary: "Sets all of it for a tenant: what is left out has its default, null is no limit",
+        access: Access::Admin,
+        body: Body::Json(settings::TENANT),
+        answers: &[(200, "Tenant")],
+        errors: SETTING_ERRORS,
+        route: || web::to(handlers::set_tenant),
+        ..QUIET
+    },
+    Call {
+        path: "/v1/queues/{id}",
+        summary: "What is set for a queue; the defaults where nothing was",
+        access: Access::Admin,
+        answers: &[(200, "Queue")],
+        route: || web::to(handlers::queue),
+        ..QUIET
+    },
+    Call {
+        verb: Verb::Put,
+        path: "/v1/queues/{id}",
+        summary: "Sets all of it for a queue: what is left out has its default, null is no limit",
+        access: Access::Admin,
+        body: Body::Json(settings::QUEUE),
+        answers: &[(200, "Queue")],
+        errors: SETTING_ERRORS,
+        route: || web::to(handlers::set_queue),
+        ..QUIET
+    },
+    Call {
+        path: "/v1/backlog",
+        summary: "What is due and waits, by how long and by lane",
+        access: Access::Admin,
+        answers: &[(200, "Backlog")],
+        route: || web::to(handlers::backlog),
         ..QUIET
     },
     Call {

@@ -163,6 +163,21 @@ impl Fields {
         }
     }
 
+    /// A whole number that fits 32 bits; the engine knows its bounds.
+    pub(crate) fn count(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
+        let number = self.whole(name, 0..=u64::from(u32::MAX))?;
+        Ok(number.map(|number| u32::try_from(number).expect("the reader keeps to the range")))
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn truth(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Node::Bool(truth)) => Ok(Some(truth)),
+            Some(other) => Err(self.wrong(name, "true or false", &other)),
+        }
+    }
+
     /// A duration in milliseconds, given as a string under `name` or as a whole number under `name_ms`, not both.
     pub(crate) fn duration_ms(
         &mut self,

@@ -12,6 +12,7 @@ use super::{
         ReceiptedBody, ScheduleBody, TriggeredBody,
     },
     request::{JsonBody, NoBody, Query, idempotency_key, if_match},
+    settings::{self, BacklogBody, QueueBody, TenantBody},
     spec_reader, words,
 };
 use crate::{
@@ -122,6 +123,28 @@ pub(super) async fn history(caller: Caller, id: web::Path<String>, query: Query)
 pub(super) async fn occurrence(caller: Caller, id: web::Path<String>) -> Answer {
     let id: OccurrenceId = id.parse().map_err(|_| ApiError::no_such_occurrence())?;
     Ok(HttpResponse::Ok().json(OccurrenceBody::from(&caller.engine.occurrence(id).await?)))
+}
+
+pub(super) async fn tenant(caller: Caller, name: web::Path<String>) -> Answer {
+    Ok(HttpResponse::Ok().json(TenantBody::from(caller.engine.tenant(&name)?)))
+}
+
+pub(super) async fn set_tenant(caller: Caller, name: web::Path<String>, body: JsonBody) -> Answer {
+    let set = caller.engine.set_tenant(&name, settings::tenant(body.0)?).await?;
+    Ok(HttpResponse::Ok().json(TenantBody::from(set)))
+}
+
+pub(super) async fn queue(caller: Caller, name: web::Path<String>) -> Answer {
+    Ok(HttpResponse::Ok().json(QueueBody::from(caller.engine.queue(&name)?)))
+}
+
+pub(super) async fn set_queue(caller: Caller, name: web::Path<String>, body: JsonBody) -> Answer {
+    let set = caller.engine.set_queue(&name, settings::queue(body.0)?).await?;
+    Ok(HttpResponse::Ok().json(QueueBody::from(set)))
+}
+
+pub(super) async fn backlog(caller: Caller) -> Answer {
+    Ok(HttpResponse::Ok().json(BacklogBody::from(&caller.engine.backlog()?)))
 }
 
 pub(super) async fn preview(caller: Caller, body: JsonBody) -> Answer {

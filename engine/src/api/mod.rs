@@ -33,6 +33,7 @@ use crate::kernel::{
 };
 
 pub(crate) mod server;
+pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod spec_reader;
 pub(crate) mod words;
@@ -43,7 +44,7 @@ pub(crate) fn fuzz_body(bytes: &[u8], zones: &Arc<ZoneSet>) {
     const NOW: UnixMs = UnixMs(1_793_511_000_000);
     let Some((&choice, body)) = bytes.split_first() else { return };
     let refused = request::parse(body).and_then(|node| {
-        Ok(match choice % 5 {
+        Ok(match choice % 7 {
             0 => spec_reader::new_schedule(node, None).and_then(|new| resolve(&new, NOW, zones).map(drop)),
             1 => spec_reader::patch(node).and_then(|patch| {
                 let stands = Spec::new("acme", Rule::At(NOW));
@@ -51,6 +52,8 @@ pub(crate) fn fuzz_body(bytes: &[u8], zones: &Arc<ZoneSet>) {
             }),
             2 => spec_reader::import_line(node, Some("acme")).map(drop),
             3 => spec_reader::backfill(node).map(drop),
+            4 => settings::tenant(node).and_then(|set| set.check()),
+            5 => settings::queue(node).and_then(|set| set.check()),
             _ => spec_reader::preview(node).map(drop),
         }?)
     });

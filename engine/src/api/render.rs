@@ -22,7 +22,7 @@ use crate::{
 
 /// An instant, written as RFC 3339.
 #[derive(Clone, Copy)]
-struct Instant(UnixMs);
+pub(crate) struct Instant(pub(crate) UnixMs);
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

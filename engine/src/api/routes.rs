@@ -34,6 +34,7 @@ fn route(call: &Call) -> Route {
     match call.verb {
         Verb::Get => route.guard(guard::Any(guard::Get()).or(guard::Head())),
         Verb::Post => route.guard(guard::Post()),
+        Verb::Put => route.guard(guard::Put()),
         Verb::Patch => route.guard(guard::Patch()),
         Verb::Delete => route.guard(guard::Delete()),
     }

@@ -38,6 +38,9 @@ pub(crate) fn schemas() -> Map<String, Value> {
         ("ImportMade", import_made()),
         ("ImportRefused", closed(&[("line", count()), ("error", of("ErrorFields"))])),
         ("Forecast", closed(&[("next", list(&instant())), ("warnings", list(&of("Warning"))), ("tz_release", text())])),
+        ("Tenant", tenant()),
+        ("Queue", closed(&[("tracked", boolean()), ("catch_up_per_second", or_null(&count()))])),
+        ("Backlog", backlog()),
         ("Health", health()),
         ("Readiness", closed(&[("ready", boolean()), ("reasons", list(&text()))])),
         ("Document", json!({"type": "object"})),
@@ -215,6 +218,28 @@ fn import_made() -> Value {
     closed(&[("line", count()), ("schedule_id", id()), ("version", count()), ("status", status)])
 }
 
+fn tenant() -> Value {
+    let limit = || or_null(&count());
+    let quotas = closed(&[
+        ("schedules", limit()),
+        ("trigger_per_second", limit()),
+        ("concurrent_runs", limit()),
+        ("catch_up_per_second", limit()),
+        ("retry_budget", limit()),
+    ]);
+    closed(&[("weight", count()), ("quotas", quotas)])
+}
+
+fn backlog() -> Value {
+    let bucket =
+        closed(&[("below_ms", or_null(&count())), ("strict", count()), ("flexible", count()), ("catchup", count())]);
+    closed(&[
+        ("buckets", list(&bucket)),
+        ("oldest_unprocessed", or_null(&instant())),
+        ("estimated_drain_seconds", or_null(&json!({"type": "number", "minimum": 0}))),
+    ])
+}
+
 fn health() -> Value {
     closed(&[
         ("live", boolean()),
@@ -262,6 +287,7 @@ pub(crate) mod check {
         let is = match schema["type"].as_str().unwrap_or_else(|| panic!("no type in {schema}")) {
             "string" => value.is_string(),
             "integer" => value.is_u64() || value.is_i64(),
+            "number" => value.is_number(),
             "boolean" => value.is_boolean(),
             "null" => value.is_null(),
             "array" => value.is_array(),

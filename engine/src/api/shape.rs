@@ -40,6 +40,8 @@ pub(crate) enum Shape {
     Duration,
     /// A whole number from the first to the second.
     Whole(u64, u64),
+    /// `true` or `false`.
+    Bool,
     /// One of these words.
     Words(fn() -> Vec<&'static str>),
     /// An object with these fields and no others.
@@ -62,6 +64,7 @@ impl Shape {
             Self::Instant => json!({"type": "string", "format": "date-time"}),
             Self::Duration => json!({"type": "string", "examples": ["500ms", "30s", "5m", "24h"]}),
             Self::Whole(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
+            Self::Bool => json!({"type": "boolean"}),
             Self::Words(words) => json!({"type": "string", "enum": words()}),
             Self::Object(fields) => object(fields),
         }

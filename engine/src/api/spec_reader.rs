@@ -221,19 +221,13 @@ fn duration(
     Ok(fields.duration_ms(name, name_ms, range_ms)?.map(Duration::from_millis))
 }
 
-/// A whole number that fits; the engine knows its bounds.
-fn number(fields: &mut Fields, name: &str) -> Result<Option<u32>, Refusal> {
-    let number = fields.whole(name, 0..=u64::from(u32::MAX))?;
-    Ok(number.map(|number| u32::try_from(number).expect("the reader keeps to the range")))
-}
-
 fn misfire(spec: &mut Fields) -> Result<Option<MisfireChange>, Refusal> {
     let Some(mut misfire) = spec.object("misfire", MISFIRE)? else {
         return Ok(spec.or_reset(None, &["misfire"], MisfireChange::Policy(Misfire::default())));
     };
     let policy = misfire.word("policy", words::MISFIRE)?;
     let policy = misfire.or_reset(policy, &["policy"], Misfire::default());
-    match (policy, number(&mut misfire, "limit")?) {
+    match (policy, misfire.count("limit")?) {
         (Some(Misfire::CatchUp { .. }), Some(limit)) => Ok(Some(MisfireChange::Policy(Misfire::CatchUp { limit }))),
         (Some(Misfire::CatchUp { .. }), None) => {
             Err(invalid("misfire.limit", "is required with CATCH_UP: add a limit from 1 to 1000"))
@@ -254,11 +248,11 @@ fn retry(spec: &mut Fields) -> Result<Option<RetryChanges>, Refusal> {
         return Ok(spec.or_reset(None, &["retry"], RetryChanges::reset()));
     };
     let default = Retry::default();
-    let max_attempts = number(&mut retry, "max_attempts")?;
+    let max_attempts = retry.count("max_attempts")?;
     let base = duration(&mut retry, ["base", "base_ms"], DURATION_MS)?;
     let cap = duration(&mut retry, ["cap", "cap_ms"], DURATION_MS)?;
     let deadline = duration(&mut retry, ["deadline", "deadline_ms"], DURATION_MS)?.map(Some);
-    let budget = number(&mut retry, "budget")?.map(Some);
+    let budget = retry.count("budget")?.map(Some);
     Ok(Some(RetryChanges {
         max_attempts: retry.or_reset(max_attempts, &["max_attempts"], default.max_attempts),
         base: retry.or_reset(base, &["base", "base_ms"], Duration::from_millis(default.base_ms)),

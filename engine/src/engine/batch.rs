@@ -12,7 +12,7 @@ use crate::{
     },
     error::CallError,
     kernel::{changes::NewSchedule, id::ScheduleId, resolve::resolve, shard::Creation},
-    shell::ask::{Ask, Created},
+    shell::{ask::Ask, creations::Created},
 };
 
 /// A turn makes at most so many: timers wait for its end.

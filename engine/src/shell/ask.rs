@@ -5,16 +5,14 @@ use std::sync::Arc;
 use actix::Message;
 use tokio::sync::oneshot;
 
+use super::creations::Created;
 use crate::{
     error::CallError,
     kernel::{
         id::{OccurrenceId, ScheduleId},
         occurrence::{Occurrence, OccurrenceNo, State},
         schedule::{Schedule, Spec},
-        shard::{
-            Backfilled, CommandError, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target,
-            Triggered,
-        },
+        shard::{Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target, Triggered},
         tenant::{QueueSettings, Revised, TenantSettings},
         time::UnixMs,
     },
@@ -124,15 +122,6 @@ pub(crate) enum Ask {
 /// Answers go through `reply`, when the gate lets them.
 impl Message for Ask {
     type Result = ();
-}
-
-/// What became of one creation among many.
-#[derive(Debug)]
-pub(crate) enum Created {
-    New(Schedule),
-    /// The key has a schedule already: this one.
-    Standing(Schedule),
-    Refused(CommandError),
 }
 
 /// Which part of a history is asked for.

@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 pub mod clock;
+pub(crate) mod creations;
 mod directory;
 mod journal;
 pub(crate) mod ledger;

@@ -11,8 +11,9 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
 use tokio::sync::Notify;
 
 use super::{
-    ask::{Ask, Created, ReplyTo, Taken},
+    ask::{Ask, ReplyTo, Taken},
     clock::Clock,
+    creations::create_each,
     journal::Journal,
     local_queue::LocalQueue,
     metrics::ShardMetrics,
@@ -28,7 +29,7 @@ use crate::{
         engine_time::EngineTime,
         gate::{Gate, Lsn},
         occurrence::{EntryId, QueueNo, Stream},
-        shard::{CommandError, Creation, Request, Shard, Target, Turn},
+        shard::{Request, Shard, Turn},
         time::UnixMs,
     },
 };
@@ -367,24 +368,6 @@ impl ShardActor {
         }
         closed
     }
-}
-
-/// Makes many schedules in one turn; one that is refused keeps none of the others from being made.
-fn create_each(shard: &mut Shard, creations: &[Creation], now: UnixMs, turn: &mut Turn) -> (Vec<Created>, Lsn) {
-    let mut rests_on = Lsn(0);
-    let created = creations.iter().map(|creation| {
-        let (created, lsn) = match shard.create(creation, now, turn) {
-            Ok((schedule, lsn)) => (Created::New(schedule), lsn),
-            Err(CommandError::KeyTaken { version }) => match shard.read(&Target::from(creation.id), now) {
-                Some((schedule, lsn)) => (Created::Standing(schedule), lsn),
-                None => (Created::Refused(CommandError::KeyTaken { version }), Lsn(0)),
-            },
-            Err(error) => (Created::Refused(error), Lsn(0)),
-        };
-        rests_on = rests_on.max(lsn);
-        created
-    });
-    (created.collect(), rests_on)
 }
 
 fn millis(ms: i64) -> Duration {

@@ -106,6 +106,31 @@ fn what_does_not_belong_is_refused_by_its_field_in_a_create_and_in_a_patch() {
 }
 
 #[test]
+fn a_refusal_repeats_the_value_and_says_what_would_do() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(&home.path().join("data"), &["--shards", "1"]);
+    for (field, value, parts) in [
+        ("tenant", json!("Acme"), ["\"Acme\"", "a-z 0-9"]),
+        ("queue", json!("a b"), ["\"a b\"", "a-z 0-9"]),
+        ("overlap", json!("NEVER"), ["\"NEVER\"", "must be one of ALLOW"]),
+        ("overlap", json!(7), ["(7)", "must be a string"]),
+        ("misfire", json!({"policy": "RUN"}), ["\"RUN\"", "must be one of SKIP"]),
+        ("effect", json!(true), ["(true)", "must be a string"]),
+        ("max_lateness", json!("soon"), ["\"soon\"", "write it as"]),
+        ("flexible_window", json!("25h"), ["\"25h\"", "give 0ms to 24h"]),
+        ("start_at", json!("noon"), ["\"noon\"", "RFC 3339"]),
+        ("retry", json!({"max_attempts": 0}), ["0", "1-1000000"]),
+        ("frobnicate", json!(1), ["\"frobnicate\"", "leave it out"]),
+    ] {
+        let mut spec = json!({"tenant": "acme", "queue": "q", "rule": {"every": "5m"}});
+        spec[field] = value;
+        let reply = server.call("POST", "/v1/schedules", &spec.to_string()).json();
+        let message = reply["error"]["message"].as_str().unwrap();
+        assert!(parts.iter().all(|part| message.contains(part)), "{field}: {message}");
+    }
+}
+
+#[test]
 fn a_rule_of_letters_that_only_look_right_is_refused_by_the_engine() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(&home.path().join("data"), &["--shards", "1"]);

@@ -1,6 +1,10 @@
 //! Who may do what: every call that the document knows, under every role.
 
-use std::fs;
+use std::{
+    fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -59,6 +63,12 @@ fn mine() -> Value {
     json!({"tenant": "acme", "queue": "q", "rule": {"every": "5m"}})
 }
 
+/// What is set for everybody, or counted over everybody.
+fn is_admins(method: &str, path: &str) -> bool {
+    let sets_a_tenant = method == "PUT" && path.starts_with("/v1/tenants/");
+    sets_a_tenant || path.starts_with("/v1/queues/") || ["/metrics", "/v1/backlog"].contains(&path)
+}
+
 /// A schedule and an occurrence of acme.
 fn acme(house: &House) -> (String, String) {
     let made = house.call("mine", "POST", "/v1/schedules", &json!({"queue": "q", "rule": {"every": "5m"}}).to_string());
@@ -106,7 +116,7 @@ fn what_is_another_tenants_is_not_there() {
             (200, _) if is_own => {}
             (200, "/v1/schedules") => assert_eq!(reply.json()["items"], json!([])),
             (200, "/v1/schedules/import") => assert!(reply.body.contains("\"not_found\""), "{reply:?}"),
-            (403, "/metrics") => {}
+            (403, _) if is_admins(&method, &path) => {}
             _ => assert_eq!(reply.refusal().0, 404, "{method} {path}: {reply:?}"),
         }
     }
@@ -127,7 +137,13 @@ fn each_role_does_what_is_its_own() {
         }
     }
     assert_eq!(house.call("root", "GET", "/metrics", "").status, 200);
-    assert_eq!(house.call("mine", "GET", "/metrics", "").refusal(), (403, "forbidden".into(), None));
+    assert_eq!(house.call("mine", "GET", "/v1/tenants/acme", "").json()["weight"], 1, "its own");
+    assert_eq!(house.call("theirs", "GET", "/v1/tenants/acme", "").refusal().0, 404);
+    for (method, path) in
+        [("GET", "/metrics"), ("PUT", "/v1/tenants/acme"), ("GET", "/v1/queues/q"), ("GET", "/v1/backlog")]
+    {
+        assert_eq!(house.call("mine", method, path, "{}").refusal(), (403, "forbidden".into(), None), "{path}");
+    }
     for (method, path, body) in house.calls(&schedule, &occurrence) {
         let reply = house.call("work", &method, &path, &body);
         assert!(
@@ -143,6 +159,29 @@ fn each_role_does_what_is_its_own() {
 }
 
 #[test]
+fn a_token_that_is_taken_back_lets_nobody_in_once_the_file_was_read_again() {
+    let house = House::new();
+    let tokens = house.home.path().join("tokens");
+    let status = |token: &str| house.call(token, "GET", "/v1/schedules", "").status;
+    let patience = Instant::now() + Duration::from_secs(30);
+    let wait_for = |token: &str, wanted: u16| {
+        while status(token) != wanted {
+            assert!(Instant::now() < patience, "{token} still answers {}", status(token));
+            sleep(Duration::from_millis(20));
+        }
+    };
+    fs::write(&tokens, line("admin", "fresh") + &line("tenant:acme", "mine")).unwrap();
+    assert_eq!((status("fresh"), status("root")), (401, 200), "nobody has asked to read it");
+    house.server.signal(rustix::process::Signal::HUP);
+    wait_for("fresh", 200);
+    assert_eq!((status("root"), status("mine"), status("theirs")), (401, 200, 401));
+    fs::write(&tokens, "admin nonsense\n").unwrap();
+    house.server.signal(rustix::process::Signal::HUP);
+    sleep(Duration::from_millis(200));
+    assert_eq!((status("fresh"), status("mine")), (200, 200), "a file that is not in order changes nothing");
+}
+
+#[test]
 fn a_file_of_tokens_that_is_not_in_order_starts_no_server() {
     let house = House::new();
     let bad = house.home.path().join("bad");
@@ -150,7 +189,7 @@ fn a_file_of_tokens_that_is_not_in_order_starts_no_server() {
     for (text, part) in [("admin nonsense\n", "line 1: "), ("# nobody\n", "no token")] {
         fs::write(&bad, text).unwrap();
         let (code, said) = refused(&["--data", data.to_str().unwrap(), "--tokens", bad.to_str().unwrap()]);
-        assert_eq!(code, Some(2));
+        assert_eq!(code, Some(2), "a setting that cannot be used: {said}");
         assert!(said.lines().any(|line| line.starts_with("countwheel: ") && line.contains(part)), "{said}");
         assert!(!data.exists(), "nothing was made");
     }

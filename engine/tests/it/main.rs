@@ -16,6 +16,7 @@ mod http_document;
 mod http_fields;
 mod http_import;
 mod http_limits;
+mod http_settings;
 mod http_tokens;
 mod ids;
 mod kills;
