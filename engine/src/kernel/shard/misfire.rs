@@ -10,6 +10,9 @@ use crate::kernel::{
     time::UnixMs,
 };
 
+/// A judgement takes as long as so many releases: a turn does fewer of them, so that what is on time need not wait.
+pub(super) const JUDGEMENT_COST: usize = 16;
+
 /// What becomes of a backlog.
 pub(super) enum Verdict {
     /// No member is later than allowed: all enter their own lane, oldest first.
