@@ -317,7 +317,7 @@ mod tests {
             let mut given = vec![0_usize; weights.len()];
             while let Some((tenant, numbers)) = serve(&mut lines, |tenant| weights[tenant as usize]) {
                 given[tenant as usize] += numbers.len();
-                if given.iter().any(|count| *count == 2_000) {
+                if given.contains(&2_000) {
                     break;
                 }
                 let shares = given.iter().zip(&weights).map(|(given, weight)| given / *weight as usize);
