@@ -47,6 +47,10 @@ fn engine(page: &mut Page, snapshot: &MetricsSnapshot) {
     page.family("clock_steps_total", Type::Counter, "Steps of the wall clock that were seen.");
     page.sample("clock_steps_total", &[("direction", "forward")], snapshot.clock_steps_total.forward);
     page.sample("clock_steps_total", &[("direction", "backward")], snapshot.clock_steps_total.backward);
+    page.family("logs", Type::Gauge, "Logs of shards by state.");
+    for (state, count) in countwheel_wal::State::NAMES.iter().zip(snapshot.log_states) {
+        page.sample("logs", &[("state", state)], count);
+    }
 }
 
 fn schedules(page: &mut Page, sum: &ShardMetrics) {

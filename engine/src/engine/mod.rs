@@ -268,6 +268,8 @@ impl Engine {
             ready: self.readiness().ready,
             engine_clock_behind: std::time::Duration::from_millis(behind_ms.max(0).cast_unsigned()),
             clock_steps_total: steps,
+            log_states: countwheel_wal::State::NAMES
+                .map(|name| statuses.iter().filter(|status| status.log_state.name() == name).count() as u64),
             shards: statuses.into_iter().map(|status| status.metrics).collect(),
         }
     }

@@ -23,6 +23,8 @@ pub struct MetricsSnapshot {
     pub engine_clock_behind: Duration,
     /// Steps of the wall clock that were seen.
     pub clock_steps_total: ClockSteps,
+    /// How many logs are in each state, in the order of [`countwheel_wal::State::NAMES`].
+    pub log_states: [u64; countwheel_wal::State::NAMES.len()],
     /// One for each shard, in order.
     pub shards: Vec<ShardMetrics>,
 }
