@@ -73,6 +73,9 @@ pub enum CallError {
     /// There is no such schedule.
     #[error("there is no schedule with this id")]
     NotFound,
+    /// The handle is bound to another tenant.
+    #[error("there is no such tenant for this caller: name its own, or leave the name out")]
+    ForeignTenant,
     /// There is no such occurrence.
     #[error("there is no occurrence with this id")]
     NoOccurrence,

@@ -143,6 +143,7 @@ impl From<CallError> for ApiError {
         match error {
             CallError::Refused(refusal) => refusal.into(),
             CallError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::ForeignTenant => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             CallError::NoOccurrence => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             CallError::Archived => Self::new(StatusCode::GONE, "archived", message),
             CallError::Canceled => Self::new(StatusCode::CONFLICT, "canceled", message),

@@ -194,7 +194,7 @@ impl Engine {
     /// What is another tenant's is not there.
     pub(super) fn check_tenant(&self, tenant: &str) -> Result<(), CallError> {
         match self.bound_tenant() {
-            Some(bound) if bound != tenant => Err(CallError::NotFound),
+            Some(bound) if bound != tenant => Err(CallError::ForeignTenant),
             _ => Ok(()),
         }
     }
@@ -257,7 +257,7 @@ impl Engine {
     pub async fn occurrence(&self, id: OccurrenceId) -> Result<crate::kernel::occurrence::Occurrence, CallError> {
         for shard in 0..self.shards() {
             // Whose it is is looked at here: another tenant's is not there, which is not the same as archived.
-            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, tenant: None, reply }).await? {
+            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, reply }).await? {
                 let is_seen = self.bound_tenant().is_none_or(|tenant| tenant == found.tenant);
                 return if is_seen { Ok(found) } else { Err(CallError::NoOccurrence) };
             }

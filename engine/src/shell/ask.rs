@@ -90,11 +90,7 @@ pub(crate) enum Ask {
         query: HistoryQuery,
         reply: ReplyTo<HistoryPage>,
     },
-    Occurrence {
-        id: OccurrenceId,
-        tenant: Option<Arc<str>>,
-        reply: ReplyTo<Option<Occurrence>>,
-    },
+    Occurrence { id: OccurrenceId, reply: ReplyTo<Option<Occurrence>> },
     Take {
         queue: String,
         max: usize,

@@ -454,8 +454,8 @@ impl Handler<Ask> for ShardActor {
                     None => drop(reply.send(Err(CallError::NotFound))),
                 }
             }
-            Ask::Occurrence { id, tenant, reply } => {
-                let (occurrence, lsn) = self.shard.occurrence_by_id(id, tenant.as_deref());
+            Ask::Occurrence { id, reply } => {
+                let (occurrence, lsn) = self.shard.occurrence_by_id(id);
                 self.answer(reply, lsn, occurrence);
             }
             Ask::Take { queue, max, reply } => drop(reply.send(self.take(&queue, max))),

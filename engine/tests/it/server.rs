@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The command under test; its log is kept to errors.
 pub(crate) fn countwheel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countwheel"));
-    command.env("RUST_LOG", "error").stdin(Stdio::null());
+    command.env("RUST_LOG", "error,actix_http=off").stdin(Stdio::null());
     command
 }
 

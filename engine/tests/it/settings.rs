@@ -72,10 +72,10 @@ async fn a_tenant_reads_its_own_settings_and_sets_none() {
     engine.set_tenant("acme", heavy()).await.unwrap();
     let bound = engine.for_tenant("acme");
     assert_eq!(bound.tenant("acme").unwrap(), heavy());
-    assert!(matches!(bound.tenant("other"), Err(CallError::NotFound)));
-    assert!(matches!(bound.set_tenant("acme", heavy()).await, Err(CallError::NotFound)));
-    assert!(matches!(bound.set_queue("mail", QueueSettings::default()).await, Err(CallError::NotFound)));
-    assert!(matches!(bound.backlog(), Err(CallError::NotFound)));
+    assert!(matches!(bound.tenant("other"), Err(CallError::ForeignTenant)));
+    assert!(matches!(bound.set_tenant("acme", heavy()).await, Err(CallError::ForeignTenant)));
+    assert!(matches!(bound.set_queue("mail", QueueSettings::default()).await, Err(CallError::ForeignTenant)));
+    assert!(matches!(bound.backlog(), Err(CallError::ForeignTenant)));
     let backlog = engine.backlog().unwrap();
     assert_eq!((backlog.buckets.len(), backlog.drain_seconds), (6, Some(0.0)));
     engine.stop().await.unwrap();

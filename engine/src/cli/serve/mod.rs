@@ -66,7 +66,7 @@ struct Plan {
 
 /// Runs the command.
 pub(crate) fn run(args: ServeArgs) -> ExitCode {
-    log_to_stderr("info,actix_server=warn");
+    log_to_stderr("info,actix_server=warn,actix_http=off");
     let only_print = args.print_config;
     let done = read(args).and_then(|(layers, plan)| match only_print {
         true => {
