@@ -6,7 +6,10 @@
 use std::hint::black_box;
 
 use bincode::config;
-use countwheel::kernel::record::{Completed, Enqueued, Materialized, Record, RuleBody, ScheduleCreated};
+use countwheel::kernel::{
+    policy::{Effect, Misfire, Overlap, Retry},
+    record::{Completed, Enqueued, Materialized, Record, RuleBody, ScheduleCreated, SpecBody},
+};
 use countwheel_wal::Records;
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde::{Deserialize, Serialize};
@@ -22,10 +25,7 @@ fn records() -> [(&'static str, Record); 5] {
         gap_shift: false,
         day_and: false,
     };
-    let created = ScheduleCreated {
-        id: [7; 16],
-        version: 1,
-        tenant: 3,
+    let spec = SpecBody {
         queue: 1,
         name: None,
         rule: cron,
@@ -34,7 +34,13 @@ fn records() -> [(&'static str, Record); 5] {
         payload: vec![b'x'; 64],
         flexible_window_ms: 0,
         max_lateness_ms: 60_000,
+        misfire: Misfire::FireOnce,
+        overlap: Overlap::Allow,
+        retry: Retry::default(),
+        effect: Effect::Idempotent,
+        review_owner: None,
     };
+    let created = ScheduleCreated { id: [7; 16], version: 1, tenant: 3, spec };
     let materialized = |count| Materialized { scheduled_for: 2_000, schedules: vec![1; count] };
     let enqueued = Enqueued {
         stream: 3,
@@ -135,7 +141,8 @@ struct MirrorCreated {
     rule: (String, String, bool, bool, bool),
     bounds: (Option<i64>, Option<i64>),
     payload: Vec<u8>,
-    policies: (u64, u64),
+    policies: (u64, u64, u8, u8, u8, Option<String>),
+    retry: (u32, u64, u64, Option<u64>, Option<u32>),
 }
 
 impl Mirror {
@@ -147,17 +154,20 @@ impl Mirror {
             }
             Record::Materialized(body) => Self::Materialized(body.scheduled_for, body.schedules.clone()),
             Record::ScheduleCreated(body) => {
-                let RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } = body.rule.clone() else {
+                let spec = &body.spec;
+                let RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } = spec.rule.clone() else {
                     unreachable!("this bench makes a cron rule")
                 };
+                let retry = spec.retry;
                 Self::Created(Box::new(MirrorCreated {
                     id: body.id,
-                    numbers: (body.version, body.tenant, body.queue),
-                    name: body.name.clone(),
+                    numbers: (body.version, body.tenant, spec.queue),
+                    name: spec.name.clone(),
                     rule: (expr, zone, fold_both, gap_shift, day_and),
-                    bounds: (body.start_at_ms, body.end_at_ms),
-                    payload: body.payload.clone(),
-                    policies: (body.flexible_window_ms, body.max_lateness_ms),
+                    bounds: (spec.start_at_ms, spec.end_at_ms),
+                    payload: spec.payload.clone(),
+                    policies: (spec.flexible_window_ms, spec.max_lateness_ms, 1, 0, 0, spec.review_owner.clone()),
+                    retry: (retry.max_attempts, retry.base_ms, retry.cap_ms, retry.deadline_ms, retry.budget),
                 }))
             }
             other => unreachable!("{other:?} is not among the records of this bench"),

@@ -61,7 +61,7 @@ impl QueueKind {
 pub(crate) struct Bed {
     pub(crate) engine: Engine,
     pub(crate) redis: Option<RedisServer>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Bed {
@@ -72,18 +72,20 @@ impl Bed {
             None => std::env::current_exe()?.parent().map_or_else(std::env::temp_dir, PathBuf::from),
         };
         let dir = tempfile::Builder::new().prefix("countwheel-bench-").tempdir_in(parent)?;
-        let mut builder = Engine::builder(dir.path().join("data")).sync(SyncPolicy::Always);
-        if let Some(shards) = setup.shards {
-            builder = builder.shards(shards);
-        }
         // A rewrite of the append-only file in the middle of a burst would be measured with it: there is none.
         let server = ["--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"];
         let redis = (setup.queue == QueueKind::Redis).then(|| RedisServer::start(&server));
-        if let Some(redis) = &redis {
-            builder = builder.redis(RedisOptions::new(redis.url()));
-        }
-        let engine = builder.open().await?;
-        Ok(Self { engine, redis, _dir: dir })
+        let engine = open(setup, &dir, redis.as_ref()).await?;
+        Ok(Self { engine, redis, dir })
+    }
+
+    /// Stops the engine, waits for `away`, and opens another one on the same directory and server.
+    pub(crate) async fn reopen(self, setup: &Setup, away: impl Future<Output = ()>) -> Result<Self, BenchError> {
+        let Self { engine, redis, dir } = self;
+        engine.stop().await?;
+        away.await;
+        let engine = open(setup, &dir, redis.as_ref()).await?;
+        Ok(Self { engine, redis, dir })
     }
 
     /// The streams that the engine writes: every queue, shard and lane that these experiments use.
@@ -98,12 +100,24 @@ impl Bed {
         for status in self.engine.statuses() {
             let metrics = &status.metrics;
             totals.enqueued += Lane::ALL.iter().map(|lane| metrics.enqueued_total.of(*lane)).sum::<u64>();
+            totals.caught_up += metrics.enqueued_total.of(Lane::CatchUp);
             totals.missed += metrics.missed_total;
             totals.relay += metrics.relay.cpu_total;
             totals.written.add(&metrics.log);
         }
         totals
     }
+}
+
+async fn open(setup: &Setup, dir: &tempfile::TempDir, redis: Option<&RedisServer>) -> Result<Engine, BenchError> {
+    let mut builder = Engine::builder(dir.path().join("data")).sync(SyncPolicy::Always);
+    if let Some(shards) = setup.shards {
+        builder = builder.shards(shards);
+    }
+    if let Some(redis) = redis {
+        builder = builder.redis(RedisOptions::new(redis.url()));
+    }
+    Ok(builder.open().await?)
 }
 
 fn stream_key((queue, shard): (usize, u16)) -> String {
@@ -119,6 +133,8 @@ pub(crate) fn queue_name(queue: usize) -> String {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) enqueued: u64,
+    /// Those of them that were admitted late.
+    pub(crate) caught_up: u64,
     pub(crate) missed: u64,
     /// Processor time of the threads that talk to Redis.
     pub(crate) relay: Duration,

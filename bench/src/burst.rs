@@ -11,7 +11,7 @@ use crate::{
     cpu, drain,
     error::BenchError,
     lags::Quantiles,
-    ledger,
+    ledger::{self, Ledger},
     limit::{self, Fields},
     make, read_back,
     report::Report,
@@ -35,20 +35,53 @@ pub(crate) struct Options {
     pub(crate) triggers: usize,
     /// How far ahead the instant is when the first schedule is made; measured unless given.
     #[arg(long)]
-    ahead_seconds: Option<f64>,
+    pub(crate) ahead_seconds: Option<f64>,
     /// How often Redis' own limit is measured, with each number of connections.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-    limit_rounds: u16,
+    pub(crate) limit_rounds: u16,
     #[command(flatten)]
     pub(crate) setup: Setup,
 }
 
+/// Whose the schedules are, if not everybody's in turn: first one tenant's, then those of many small ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Crowd {
+    /// How many schedules the large tenant has.
+    pub(crate) large: usize,
+    pub(crate) small_tenants: usize,
+    /// How many schedules each small tenant has.
+    pub(crate) each: usize,
+}
+
+impl Crowd {
+    /// Whose the `index`th schedule is.
+    fn tenant(self, index: usize) -> String {
+        index
+            .checked_sub(self.large)
+            .map_or_else(|| "large".into(), |small| format!("small-{}", small / self.each.max(1)))
+    }
+
+    /// How long the small tenants waited, against what would be fair at this throughput.
+    fn report(self, small: &Ledger, throughput_per_s: f64, report: &mut Report) {
+        let small = Quantiles::of(small.lags_ns.clone());
+        let fair_share_ms = ((self.small_tenants + 1) * self.each) as f64 * 1e3 / throughput_per_s;
+        report.set_lags(["small_p50_ms", "small_p99_ms", "small_max_ms"], small);
+        report.set("fair_share_ms", fair_share_ms);
+        report.set("small_ratio", small.p99_ms / fair_share_ms);
+    }
+}
+
 /// Runs the experiment.
 pub(crate) async fn run(options: &Options) -> Result<Report, BenchError> {
+    measure("burst", options, None).await
+}
+
+/// Runs a burst as an experiment of another name, with schedules of a crowd.
+pub(crate) async fn measure(name: &'static str, options: &Options, crowd: Option<Crowd>) -> Result<Report, BenchError> {
     let setup = &options.setup;
     let bed = Bed::make(setup).await?;
-    let mut report = Report::new("burst", setup.queue, bed.engine.health().shards, options.triggers);
-    let (due, made) = prepare(&bed, options, &mut report).await?;
+    let mut report = Report::new(name, setup.queue, bed.engine.health().shards, options.triggers);
+    let (due, made) = prepare(&bed, options, crowd, &mut report).await?;
     let watched = watch(&bed, setup, due, made.len()).await?;
 
     let ledger = ledger::read(&bed.engine, &made).await?;
@@ -60,6 +93,10 @@ pub(crate) async fn run(options: &Options) -> Result<Report, BenchError> {
     // The engine stamps whole milliseconds: the last landed within the one after.
     let throughput = ledger.enqueued.len() as f64 / ((lags.max_ms + 1.0) / 1e3);
     report.set("throughput_per_s", throughput);
+    if let Some(crowd) = crowd {
+        let small = ledger::read(&bed.engine, &made[crowd.large..]).await?;
+        crowd.report(&small, throughput, &mut report);
+    }
     watched.report(last, occurrences, &mut report);
     report.set_log(watched.after.written.since(watched.before_lead.totals.written), occurrences);
     report.set("missed", watched.after.missed);
@@ -71,16 +108,22 @@ pub(crate) async fn run(options: &Options) -> Result<Report, BenchError> {
     report.set_differences(found, ledger.early.max(watched.early));
     let Bed { engine, redis, .. } = &bed;
     engine.clone().stop().await?;
-    let limit = redis.as_ref().map(|redis| limit::measure(redis, &fields, options.limit_rounds)).transpose()?;
+    let limit = redis.as_ref().filter(|_| options.limit_rounds > 0);
+    let limit = limit.map(|redis| limit::measure(redis, &fields, options.limit_rounds)).transpose()?;
     report.set("limit_per_s", limit.as_ref().map(|limit| limit.per_s));
     report.set("ratio", limit.as_ref().map(|limit| throughput / limit.per_s));
     report.set("limit_rounds_per_s", limit.map(|limit| limit.rounds));
-    explain(&mut report, setup.queue);
+    explain(&mut report, setup.queue, options.limit_rounds > 0);
     Ok(report)
 }
 
 /// Makes the schedules and settles on the instant.
-async fn prepare(bed: &Bed, options: &Options, report: &mut Report) -> Result<(UnixMs, Vec<Made>), BenchError> {
+async fn prepare(
+    bed: &Bed,
+    options: &Options,
+    crowd: Option<Crowd>,
+    report: &mut Report,
+) -> Result<(UnixMs, Vec<Made>), BenchError> {
     let setup = options.setup.clone();
     let ahead_s = match options.ahead_seconds {
         Some(ahead_s) => ahead_s,
@@ -95,7 +138,11 @@ async fn prepare(bed: &Bed, options: &Options, report: &mut Report) -> Result<(U
     let started = std::time::Instant::now();
     let checked = OneInstant::new(due);
     let all = make::make_all(&bed.engine, options.triggers, move |index| {
-        schedule(NewRule::Cron(rules.cron(index)), index, &setup)
+        let new = schedule(NewRule::Cron(rules.cron(index)), index, &setup);
+        match crowd {
+            Some(crowd) => new.tenant(crowd.tenant(index)),
+            None => new,
+        }
     });
     let all = all.await?;
     report.set("creates_per_s", all.len() as f64 / started.elapsed().as_secs_f64());
@@ -229,7 +276,7 @@ fn worse(delivered: Differences, recorded: Differences) -> Differences {
     }
 }
 
-fn explain(report: &mut Report, queue: QueueKind) {
+fn explain(report: &mut Report, queue: QueueKind, has_limit: bool) {
     report.note("lag: enqueued_at (the queue's answer, whole ms) - scheduled_for, of every occurrence's own history");
     report.note("throughput: occurrences / (instant to last answer), so the way to the first one is in it");
     report.note(
@@ -238,7 +285,7 @@ fn explain(report: &mut Report, queue: QueueKind) {
     report.note(
         "  last answer: shards, relays or embedded queue, log writers, and these readings; ahead cpu: the 2.3 s before",
     );
-    if queue == QueueKind::Redis {
+    if queue == QueueKind::Redis && has_limit {
         report.note(
             "limit: the same entries, encoded beforehand, sent again as plain pipelined XADD (2,048 a write, 3 in",
         );

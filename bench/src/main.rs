@@ -13,6 +13,7 @@ mod check;
 mod cpu;
 mod drain;
 mod error;
+mod fairness;
 mod lags;
 mod ledger;
 mod limit;
@@ -22,6 +23,7 @@ mod report;
 mod rules;
 mod seen;
 mod steady;
+mod storm;
 mod wall;
 
 use error::BenchError;
@@ -38,6 +40,10 @@ struct Cli {
 enum Experiment {
     /// Many schedules due on one instant.
     Burst(burst::Options),
+    /// One tenant's burst beside many small tenants.
+    Fairness(fairness::Options),
+    /// One tenant's catch-up after an outage beside others' steady work.
+    Storm(storm::Options),
     /// A steady rate, spread evenly over the milliseconds.
     Steady(steady::Options),
 }
@@ -49,6 +55,8 @@ fn main() -> ExitCode {
         runtime.block_on(async {
             match cli.experiment {
                 Experiment::Burst(options) => Ok((burst::run(&options).await?, options.setup.json)),
+                Experiment::Fairness(options) => Ok((fairness::run(&options).await?, options.setup.json)),
+                Experiment::Storm(options) => Ok((storm::run(&options).await?, options.setup.json)),
                 Experiment::Steady(options) => Ok((steady::run(&options).await?, options.setup.json)),
             }
         })

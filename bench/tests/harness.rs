@@ -56,6 +56,27 @@ fn a_burst_into_the_embedded_queue_is_whole() {
 }
 
 #[test]
+fn small_tenants_are_told_apart_in_both_queues() {
+    for queue in ["redis", "local"] {
+        let burst = ["fairness", "--burst", "400", "--small-tenants", "3", "--each", "20", "--ahead-seconds", "10"];
+        let figures = run(&[&burst[..], &["--queue", queue]].concat());
+        assert_eq!(figures["triggers"], 460, "{figures}");
+        // Of so few the lag rounds to nothing.
+        assert!(figures["small_ratio"].as_f64().is_some_and(f64::is_finite), "{figures}");
+    }
+}
+
+#[test]
+fn what_is_owed_after_an_outage_is_caught_up_beside_strict_work() {
+    for queue in ["redis", "local"] {
+        let storm = ["storm", "--owed", "300", "--rate", "50", "--seconds", "2", "--queue", queue];
+        let figures = run(&storm);
+        assert_eq!((&figures["owed"], &figures["caught_up"]), (&Value::from(300), &Value::from(300)), "{figures}");
+        assert!(figures["undisturbed_p99_ms"].as_f64().is_some(), "{figures}");
+    }
+}
+
+#[test]
 fn a_steady_rate_is_whole_in_both_queues_and_its_consumer_sees_it() {
     for queue in ["redis", "local"] {
         let figures = run(&["steady", "--rate", "50", "--seconds", "1", "--queue", queue]);

@@ -19,13 +19,16 @@ use crate::{
     },
 };
 
+#[cfg(feature = "redis")]
+use crate::shell::redis_queue::check_url;
+
 /// Where Redis is, and how its keys begin.
 #[cfg(feature = "redis")]
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://[user:password@]host:port/db` or `redis+unix:///path`.
+    /// `redis://[user:password@]host:port/db`, `rediss://` for TLS (feature `tls`), or `redis+unix:///path`.
     pub url: String,
-    /// How keys begin; `cw`.
+    /// How keys begin, 1 to 64 of `A-Z a-z 0-9 . _ -`; `cw`.
     pub prefix: String,
     /// Takes over streams that another data directory owns, after its loss.
     pub adopt: bool,
@@ -37,6 +40,16 @@ impl RedisOptions {
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), prefix: "cw".into(), adopt: false }
+    }
+
+    fn check(&self) -> Result<(), OpenError> {
+        let refuse = |setting, problem| Err(OpenError::Setting { setting, problem });
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if !(1..=64).contains(&self.prefix.len()) || !self.prefix.bytes().all(fits) {
+            let shown: String = self.prefix.chars().take(64).collect();
+            return refuse("redis_prefix", format!("{shown:?} is not 1 to 64 of A-Z a-z 0-9 . _ -: cw suits most"));
+        }
+        check_url(&self.url).or_else(|error| refuse("redis", error.to_string()))
     }
 }
 
@@ -161,12 +174,23 @@ impl Builder {
         self
     }
 
+    /// Whether the engine could be opened so, as far as that can be told without the directory: every setting is
+    /// within its bounds, the zone rules are there, the Redis URL reads. Nothing is made.
+    #[cfg(feature = "server")]
+    pub(crate) fn check(self) -> Result<(), OpenError> {
+        self.settings().map(drop)
+    }
+
     /// Opens the directory, making it where there is none, and starts the engine's own threads.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub async fn open(self) -> Result<Engine, OpenError> {
         let settings = self.settings()?;
+        tracing::info!(release = settings.zones.release(), "zone rules loaded");
+        if settings.sync == SyncPolicy::Os {
+            tracing::warn!("sync policy is os: what was acknowledged survives the process, not the machine");
+        }
         let (tell, told) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("countwheel-open".into());
         let thread = thread.spawn(move || drop(tell.send(supervise::start(settings))));
@@ -193,6 +217,17 @@ impl Builder {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.horizon) {
             return refuse("horizon", format!("{:?} is out of range 1s-24h: leave it out", self.horizon));
         }
+        if !self.segment_bytes.is_multiple_of(4_096) || !(16 << 10..=4 << 30).contains(&self.segment_bytes) {
+            let bytes = self.segment_bytes;
+            return refuse(
+                "segment_bytes",
+                format!("{bytes} is no multiple of 4096 from 16 KiB to 4 GiB: 64 MiB suits"),
+            );
+        }
+        #[cfg(feature = "redis")]
+        if let Some(redis) = &self.redis {
+            redis.check()?;
+        }
         if let Clock::Rehearsal { from, speed, .. } = *self.clock {
             if !(speed.is_finite() && (0.001..=100_000.0).contains(&speed)) {
                 return refuse("rehearse-speed", format!("{speed} is out of range 0.001-100000"));
@@ -202,14 +237,10 @@ impl Builder {
             }
         }
         let zones = tzdata::load(self.tzdata.as_deref()).map_err(|error| OpenError::Zones(error.to_string()))?;
-        tracing::info!(release = zones.release(), "zone rules loaded");
         #[cfg(feature = "redis")]
         let queue = self.redis.map_or(QueueChoice::Local, QueueChoice::Redis);
         #[cfg(not(feature = "redis"))]
         let queue = QueueChoice::Local;
-        if self.sync == SyncPolicy::Os {
-            tracing::warn!("sync policy is os: what was acknowledged survives the process, not the machine");
-        }
         Ok(Settings {
             dir: self.dir,
             shards: self.shards,

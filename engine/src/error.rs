@@ -73,6 +73,9 @@ pub enum CallError {
     /// There is no such schedule.
     #[error("there is no schedule with this id")]
     NotFound,
+    /// The handle is bound to another tenant.
+    #[error("there is no such tenant for this caller: name its own, or leave the name out")]
+    ForeignTenant,
     /// There is no such occurrence.
     #[error("there is no occurrence with this id")]
     NoOccurrence,
@@ -95,6 +98,12 @@ pub enum CallError {
     IdempotencyConflict {
         /// The version that stands.
         version: u32,
+    },
+    /// The tenant has as many schedules as it may have.
+    #[error("the tenant has as many schedules as its quota allows ({limit}): delete some, or raise quotas.schedules")]
+    QuotaSchedules {
+        /// The quota.
+        limit: u64,
     },
     /// Too much is under way; retry in a moment.
     #[error("the shard has too many calls waiting: retry in a moment")]
@@ -122,6 +131,7 @@ impl From<CommandError> for CallError {
             CommandError::Canceled => Self::Canceled,
             CommandError::VersionMismatch { expected, current } => Self::VersionMismatch { expected, current },
             CommandError::Busy => Self::Overloaded,
+            CommandError::QuotaSchedules { limit } => Self::QuotaSchedules { limit },
             CommandError::KeyTaken { version } => Self::IdempotencyConflict { version },
         }
     }

@@ -71,8 +71,87 @@ pub fn kernel(script: &[u8]) {
     run_kernel(script, &SHARED_ZONES);
 }
 
+/// A byte that chooses the call, then any bytes as its body: what was understood, or a refusal with a code and a field.
+#[cfg(feature = "server")]
+pub fn http_body(bytes: &[u8]) {
+    crate::api::fuzz_body(bytes, &SHARED_ZONES);
+}
+
 #[cfg(test)]
 mod tests {
+    /// Bodies made of what bodies are made of: pieces of JSON with the words of the API, now and then a wild byte.
+    #[cfg(feature = "server")]
+    #[test]
+    fn bodies_of_requests_are_understood_or_refused_by_a_field() {
+        const PIECES: &[&str] = &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ":",
+            ",",
+            "null",
+            "true",
+            "-1",
+            "7",
+            "1e9",
+            "1e999",
+            "\"\"",
+            "\"tenant\":",
+            "\"queue\":",
+            "\"rule\":{",
+            "\"cron\":\"* * * * *\"",
+            "\"zone\":\"UTC\"",
+            "\"every\":\"5m\"",
+            "\"at\":",
+            "\"acme\"",
+            "\"payload\":",
+            "\"payload_base64\":",
+            "\"misfire\":{",
+            "\"policy\":",
+            "\"CATCH_UP\"",
+            "\"limit\":",
+            "\"retry\":{",
+            "\"base\":",
+            "\"30s\"",
+            "\"start_at\":",
+            "\"2026-01-01T00:00:00Z\"",
+            "\"from\":",
+            "\"to\":",
+            "\"key\":",
+            "\"count\":",
+            "\"max_lateness_ms\":",
+            "\"\\u0000\"",
+            "\"\\ud800\"",
+            "\u{feff}",
+        ];
+        const GOOD: &str = r#"{"tenant":"acme","queue":"q","rule":{"every":"5m"}}"#;
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut draw = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize % below
+        };
+        for _ in 0..20_000 {
+            let mut bytes = vec![draw(256) as u8];
+            if draw(2) == 0 {
+                bytes.push(b'{');
+                (0..draw(14)).for_each(|_| bytes.extend_from_slice(PIECES[draw(PIECES.len())].as_bytes()));
+                bytes.push(b'}');
+            } else {
+                bytes.extend_from_slice(GOOD.as_bytes());
+                for _ in 0..draw(4) {
+                    let at = 1 + draw(bytes.len() - 1);
+                    bytes.splice(at..at, PIECES[draw(PIECES.len())].bytes());
+                    let at = 1 + draw(bytes.len() - 1);
+                    bytes[at] = draw(256) as u8;
+                }
+            }
+            super::http_body(&bytes);
+        }
+    }
+
     /// The smoke size of the fuzz targets: seeded bytes that lean towards what expressions are made of.
     #[test]
     fn targets_hold_for_seeded_bytes() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::frame::{BLOCK_BYTES, BatchHeader};
-use crate::fs::{File, Fs, is_no_space, write_all_at, write_zeros_at};
+use crate::fs::{File, Fs, is_no_space, write_all_at, write_file_atomically, write_zeros_at};
 use crate::identity::Identity;
 use crate::lsn::Lsn;
 use crate::name::Layout;
@@ -77,6 +77,7 @@ pub(crate) struct Start {
 impl Appender {
     /// Everything before `start.chain` must be durable.
     pub(crate) fn new(start: Start) -> Self {
+        start.active.bypass_cache(start.sync);
         Self {
             fs: start.fs,
             layout: start.layout,
@@ -112,8 +113,9 @@ impl Appender {
         if !self.has_room(batch.frame_bytes() + BLOCK_BYTES) {
             self.rotate(stamp, spares)?;
         }
+        self.record_newest()?;
         self.write(batch, stamp, false)?;
-        spares.advance(self.active.end, self.active.bytes);
+        spares.advance(batch.frame_bytes() as u64);
         Ok(())
     }
 
@@ -149,6 +151,7 @@ impl Appender {
                 let path = self.layout.segment(header.first_lsn);
                 let Spare { file, bytes, .. } = spare;
                 self.active = Active { file, path, header, bytes, end: BLOCK_BYTES as u64, is_sealed: false };
+                self.active.bypass_cache(self.sync);
                 self.chain = Chain::at_start(&header);
                 self.counts.segments += 1;
                 self.counts.written_bytes += BLOCK_BYTES as u64;
@@ -176,9 +179,21 @@ impl Appender {
                 last_head_crc: self.chain.prev_head_crc,
             }),
             created_wall_ms: stamp.wall_ms,
+            bytes: spare.bytes,
         };
         install(&*self.fs, &self.layout, &self.identity.key, spare, &header, self.sync)?;
         Ok(header)
+    }
+
+    /// `IDENTITY` must name the active segment before it holds records: whoever removes it is found out then.
+    fn record_newest(&mut self) -> Result<(), WriteError> {
+        let newest_segment_seq = self.active.header.segment_seq;
+        if self.identity.newest_segment_seq < newest_segment_seq {
+            let (path, identity) = (self.layout.identity(), Identity { newest_segment_seq, ..self.identity });
+            write_file_atomically(&*self.fs, &path, &identity.encode()).map_err(WriteError::io("written", &path))?;
+            self.identity = identity;
+        }
+        Ok(())
     }
 
     fn seal(&mut self, stamp: Stamp) -> Result<(), WriteError> {
@@ -230,6 +245,13 @@ impl Appender {
 }
 
 impl Active {
+    /// Whole blocks that are synced one by one gain nothing from the page cache. What it holds of the file is synced.
+    fn bypass_cache(&self, sync: SyncPolicy) {
+        if sync == SyncPolicy::Always {
+            self.file.bypass_cache();
+        }
+    }
+
     /// Writes a frame at the end. On a full disk what was written is zeroed again; where even that finds no space,
     /// the remains are those of a torn write, which recovery knows, and the next try overwrites them.
     fn write_all(&self, frame: &[u8], sync: SyncPolicy) -> Result<(), WriteError> {

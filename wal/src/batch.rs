@@ -1,19 +1,20 @@
 //! One batch in memory: room for the header, the records, and later the padding, in one buffer that is written as is.
 
+use crate::aligned::AlignedBuf;
 use crate::frame::{BatchHeader, HEADER_BYTES, frame_bytes};
 use crate::identity::LogKey;
 
 /// Records that will be written together.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    buf: Vec<u8>,
+    buf: AlignedBuf,
     body_bytes: usize,
     records: u32,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { buf: vec![0; HEADER_BYTES], body_bytes: 0, records: 0 }
+        Self { buf: AlignedBuf::zeros(HEADER_BYTES), body_bytes: 0, records: 0 }
     }
 
     /// Adds `records` records that are encoded in `bytes`.
@@ -38,14 +39,14 @@ impl Batch {
 
     /// Ready to take records again, with the allocation kept.
     pub(crate) fn clear(&mut self) {
-        self.buf.truncate(HEADER_BYTES);
+        self.buf.resize(HEADER_BYTES);
         self.body_bytes = 0;
         self.records = 0;
     }
 
     /// Completes `header` with lengths and checksum, writes it in front and zeros behind. May be done again.
     pub(crate) fn frame(&mut self, header: &mut BatchHeader, key: &LogKey) -> (&[u8], u32) {
-        self.buf.resize(self.frame_bytes(), 0);
+        self.buf.resize(self.frame_bytes());
         header.body_len = self.body_bytes as u32;
         header.record_count = self.records;
         header.body_crc = crc32c::crc32c(&self.buf[HEADER_BYTES..HEADER_BYTES + self.body_bytes]);

@@ -41,8 +41,20 @@ pub enum OpenError {
         supported: u16,
     },
     /// What is on disk is not what was written. A person has to look.
-    #[error(transparent)]
-    Corrupt(#[from] Box<Corruption>),
+    #[error(
+        "{0}: look at it with 'countwheel wal verify {dir}', and to give up everything from there on run 'countwheel \
+         wal repair {dir}'",
+        dir = .0.dir.display()
+    )]
+    Corrupt(Box<Corruption>),
+    /// Something lies among the segments that the log did not put there.
+    #[error("{path} is {found} among the segments of a log, which hold nothing else: move it away, then start again")]
+    Foreign {
+        /// What.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
     /// `IDENTITY` is missing or damaged beside segments: nothing in them can be checked.
     #[error("{path} is {found} beside a log: put it back from a copy, since no batch can be checked without it")]
     Identity {
@@ -80,10 +92,7 @@ impl OpenError {
 
 /// A place in the log that cannot be what was written there, and that no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "{path} is damaged at byte {offset}, record {lsn}: expected {expected}, found {found}: look at it with 'countwheel \
-     wal verify {dir}', and to give up everything from there on run 'countwheel wal repair {dir}'"
-)]
+#[error("{path} is damaged at byte {offset}, record {lsn}: expected {expected}, found {found}")]
 pub struct Corruption {
     /// The file or directory.
     pub path: PathBuf,

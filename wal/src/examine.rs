@@ -28,6 +28,8 @@ pub struct Inspection {
     pub ending: Ending,
     /// Spares and unfinished files.
     pub temporary: Vec<PathBuf>,
+    /// What lies among the segments and is none of the log's; it keeps the log from being opened.
+    pub foreign: Vec<PathBuf>,
     /// Bytes that recoveries and repairs have cut off.
     pub quarantined: Vec<PathBuf>,
 }
@@ -78,20 +80,21 @@ pub fn inspect(fs: &dyn Fs, dir: &Path) -> Result<Inspection, OpenError> {
 /// Reads a whole log and checks every byte of it that is in use.
 ///
 /// # Errors
-/// [`OpenError::Corrupt`] where it is damaged, and whatever [`inspect`] says.
+/// [`OpenError::Corrupt`] where it is damaged, [`OpenError::Foreign`] where there is something else among the segments,
+/// and whatever [`inspect`] says.
 pub fn verify(fs: &dyn Fs, dir: &Path) -> Result<Inspection, OpenError> {
     let inspection = inspect(fs, dir)?;
-    match inspection.ending {
-        Ending::Damaged(damage) => Err(OpenError::Corrupt(damage)),
-        _ => Ok(inspection),
+    if let Ending::Damaged(damage) = inspection.ending {
+        return Err(OpenError::Corrupt(damage));
     }
+    check_names(&survey(fs, &Layout::new(dir))?)?;
+    Ok(inspection)
 }
 
 fn read_once(fs: &dyn Fs, layout: &Layout, identity: &Identity) -> Result<Inspection, OpenError> {
     let found = survey(fs, layout)?;
     let mut segments = Vec::new();
-    let read = check_names(layout, identity, &found)
-        .and_then(|()| read_segments(fs, layout, identity, &found, &mut segments, &mut |_| Ok(())));
+    let read = read_segments(fs, layout, identity, &found, &mut segments, &mut |_| Ok(()));
     let ending = match read {
         Ok(None) => Ending::Empty,
         Ok(Some(end)) => match end.tail {
@@ -116,6 +119,7 @@ fn read_once(fs: &dyn Fs, layout: &Layout, identity: &Identity) -> Result<Inspec
         segments,
         ending,
         temporary: found.temporary,
+        foreign: found.foreign.into_iter().map(|(path, _)| path).collect(),
         quarantined,
     })
 }

@@ -10,8 +10,12 @@ const LOG_ID: [u8; 16] = *b"fuzzed log id 16";
 /// Scans `bytes` as a segment, as they are and with mended checksums, so that what is behind a checksum is met too.
 /// Whatever they are, the scan ends, within them, and allocates nothing that their lengths ask for.
 pub fn scan_bytes(bytes: &[u8]) {
-    let identity =
-        Identity { log_id: LogId(LOG_ID), key: LogKey::new(*b"fuzzed log key16"), has_begun: true, created_wall_ms: 0 };
+    let identity = Identity {
+        log_id: LogId(LOG_ID),
+        key: LogKey::new(*b"fuzzed log key16"),
+        created_wall_ms: 0,
+        newest_segment_seq: 1,
+    };
     let _ = Identity::decode(bytes);
     if let Some(block) = bytes.first_chunk::<BLOCK_BYTES>() {
         let _ = SegmentHeader::decode(block, &identity.key);
@@ -21,7 +25,7 @@ pub fn scan_bytes(bytes: &[u8]) {
 }
 
 fn scan(bytes: &[u8], identity: &Identity) {
-    let header = SegmentHeader::first(identity.log_id, 0);
+    let header = SegmentHeader::first(identity.log_id, 0, bytes.len() as u64);
     let mut records = 0;
     let visit = &mut |_: crate::Entry<'_>| {
         records += 1;

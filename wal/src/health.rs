@@ -19,6 +19,22 @@ pub enum State {
     Poisoned(Arc<str>),
 }
 
+impl State {
+    /// The names of all states, for whoever counts or draws them.
+    pub const NAMES: [&'static str; 4] = ["running", "on_reserve", "full", "poisoned"];
+
+    /// One word of [`State::NAMES`].
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::OnReserve => "on_reserve",
+            Self::Full => "full",
+            Self::Poisoned(_) => "poisoned",
+        }
+    }
+}
+
 /// Called after `durable` or the state has changed; must not block.
 pub(crate) type Notify = Arc<dyn Fn() + Send + Sync>;
 

@@ -1,13 +1,15 @@
-//! Who a log is: its id, and the key that its checksums start from.
+//! Who a log is: its id, the key that its checksums start from, and how far its segments go at least.
 //!
 //! ```text
-//!  0 u8[4] magic "CWID"   4 u16 version   6 u16 flags (bit 0: the log has begun)
+//!  0 u8[4] magic "CWID"   4 u16 version   6 zeros
 //!  8 u8[16] log_id       24 u8[16] log_key
-//! 40 u64 created_wall_ms 48 u32 crc32c(bytes 0..48)
+//! 40 u64 created_wall_ms 48 u64 newest_segment_seq (0: the log has not begun)
+//! 56 u32 crc32c(bytes 0..56)
 //! ```
 //!
-//! The file is written when the directory is made and once more when the first segment stands. A log that has begun
-//! and has no segment has lost them, which is refused; one that has not begun may start.
+//! The file is written when the directory is made, and anew for each segment: after the segment has its name, before
+//! it takes its first batch. So no segment with records is newer than `newest_segment_seq` says, and a log whose last
+//! segment is older has lost one, which is refused.
 
 use std::fmt;
 
@@ -15,9 +17,9 @@ use crate::frame::{u16_at, u32_at, u64_at};
 
 const MAGIC: [u8; 4] = *b"CWID";
 const VERSION: u16 = 1;
-const FLAG_BEGUN: u16 = 1;
 /// How long the file is.
-pub(crate) const IDENTITY_BYTES: usize = 52;
+pub(crate) const IDENTITY_BYTES: usize = 60;
+const CRC_AT: usize = IDENTITY_BYTES - 4;
 
 /// The random id of a log; every segment and batch carries it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,8 +68,9 @@ impl fmt::Display for LogId {
 pub(crate) struct Identity {
     pub(crate) log_id: LogId,
     pub(crate) key: LogKey,
-    pub(crate) has_begun: bool,
     pub(crate) created_wall_ms: u64,
+    /// This segment was there, and no later one holds records; 0 before the first.
+    pub(crate) newest_segment_seq: u64,
 }
 
 /// Why bytes are not an identity.
@@ -84,12 +87,12 @@ impl Identity {
         let mut out = [0; IDENTITY_BYTES];
         out[0..4].copy_from_slice(&MAGIC);
         out[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        out[6..8].copy_from_slice(&(if self.has_begun { FLAG_BEGUN } else { 0 }).to_le_bytes());
         out[8..24].copy_from_slice(&self.log_id.0);
         out[24..40].copy_from_slice(&self.key.bytes);
         out[40..48].copy_from_slice(&self.created_wall_ms.to_le_bytes());
-        let crc = crc32c::crc32c(&out[..48]);
-        out[48..].copy_from_slice(&crc.to_le_bytes());
+        out[48..56].copy_from_slice(&self.newest_segment_seq.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..CRC_AT]);
+        out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
@@ -100,7 +103,7 @@ impl Identity {
         if bytes[0..4] != MAGIC {
             return Err(IdentityFault::NoMagic);
         }
-        let (expected, found) = (crc32c::crc32c(&bytes[..48]), u32_at(bytes, 48));
+        let (expected, found) = (crc32c::crc32c(&bytes[..CRC_AT]), u32_at(bytes, CRC_AT));
         if expected != found {
             return Err(IdentityFault::Checksum { expected, found });
         }
@@ -113,9 +116,14 @@ impl Identity {
         Ok(Self {
             log_id: LogId(log_id),
             key: LogKey::new(key),
-            has_begun: u16_at(bytes, 6) & FLAG_BEGUN != 0,
             created_wall_ms: u64_at(bytes, 40),
+            newest_segment_seq: u64_at(bytes, 48),
         })
+    }
+
+    /// Whether there must be a segment.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.newest_segment_seq > 0
     }
 }
 
@@ -128,8 +136,8 @@ mod tests {
         let identity = Identity {
             log_id: LogId([1; 16]),
             key: LogKey::new([2; 16]),
-            has_begun: true,
             created_wall_ms: 1_793_511_000_000,
+            newest_segment_seq: 3,
         };
         let bytes = identity.encode();
         assert_eq!(Identity::decode(&bytes), Ok(identity));

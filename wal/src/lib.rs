@@ -52,6 +52,7 @@ mod source;
 mod read;
 mod recover;
 
+mod aligned;
 mod appender;
 mod batch;
 mod spare;
@@ -88,6 +89,6 @@ pub use self::options::{Options, SyncPolicy, Urgency};
 pub use self::read::SegmentSummary;
 pub use self::records::{IGNORABLE, Records};
 pub use self::recover::{Recovered, Torn};
-pub use self::repair::{Repair, repair};
+pub use self::repair::{Repair, WholeSegment, repair};
 pub use self::scan::Entry;
 pub use self::stats::{COMMIT_BUCKETS, Stats};

@@ -56,9 +56,10 @@ impl Log {
         let lock = fs.lock(&layout.root.join("LOCK"))?;
         let (appender, recovered) = recover(&fs, &layout, &options, wall_ms(), visit)?;
         let health = Arc::new(Health::new(notify as Notify));
+        health.set_short(recovered.used_reserve);
         let queue = Queue::new(recovered.last, options.queue_bytes, options.body_limit_bytes());
         let shared = Arc::new(Shared::new(queue, recovered.generation, Arc::clone(&health)));
-        let stock = Arc::new(Stock::new(options.segment_bytes));
+        let stock = Arc::new(Stock::default());
         let stop_tidily = Arc::default();
         let stocker = Stocker {
             fs,

@@ -7,22 +7,23 @@
 //! | 1 | `IDENTITY` missing, `wal/` empty | a new log |
 //! | 2 | `IDENTITY` missing or damaged, segments there | refuse: nothing can be checked |
 //! | 3 | `IDENTITY` says "not begun", `wal/` empty | a new log: a crash came before the first segment |
-//! | 4 | `IDENTITY` says "begun", no segment | refuse: every segment is missing |
+//! | 4 | `IDENTITY` names a segment newer than any that is there | refuse: the newest segments are missing |
 //! | 5 | `*.tmp` in `wal/` | deleted: unfinished work |
-//! | 6 | any other name, a directory, a symbolic link in `wal/` | refuse |
+//! | 6 | any other name, a directory, a symbolic link in `wal/` | refuse: a foreign file |
 //! | 7 | block 0 damaged, of another log, or unlike its name | refuse |
 //! | 8 | a format version above ours | refuse by name |
 //! | 9 | first segment does not start the log, or predecessor does not fit | refuse: a segment is missing or foreign |
 //! | 10 | not last, and not valid up to a SEAL with zeros behind it | refuse: damage among durable records |
-//! | 11 | last ends with SEAL and zeros | clean: the next segment begins |
+//! | 11 | last ends with SEAL and zeros, or the file with it | clean: the next segment begins |
 //! | 12 | last ends with SEAL and other bytes | refuse |
 //! | 13 | D: valid checksum, wrong place or shape | refuse: no torn write looks like that |
 //! | 14 | behind D: a header with `durable_lsn` >= the LSN expected at D | refuse: durable records are damaged |
 //! | 15 | behind D: any other valid header | refuse: batches are written one at a time |
-//! | 16 | D and behind: zeros or the end of the file | open end: the prefix is everything |
-//! | 17 | D and behind: anything else | torn: bytes go to quarantine, the prefix is everything |
+//! | 16 | D, and the file is shorter than it was made | refuse: it was cut |
+//! | 17 | D and behind: zeros | open end: the prefix is everything |
+//! | 18 | D and behind: anything else | torn: bytes go to quarantine, the prefix is everything |
 //!
-//! After 16 and 17 the prefix is written anew, since the page cache may show what a failed sync never put on disk.
+//! After 17 and 18 the prefix is written anew, since the page cache may show what a failed sync never put on disk.
 
 use std::path::{Path, PathBuf};
 
@@ -126,26 +127,26 @@ pub(crate) fn survey(fs: &dyn Fs, layout: &Layout) -> Result<Survey, OpenError> 
     Ok(survey)
 }
 
-/// Rows 4 and 6: what is wrong before any segment is opened.
-pub(crate) fn check_names(layout: &Layout, identity: &Identity, survey: &Survey) -> Result<(), OpenError> {
-    if let Some((path, kind)) = survey.foreign.first() {
-        let found = match kind {
-            EntryKind::File => "another name",
-            EntryKind::Dir => "a directory",
-            EntryKind::Symlink => "a symbolic link",
-            EntryKind::Other => "something that is no file",
-        };
-        return Err(corruption(layout, path, 0, Lsn::NONE, "only segments (20 digits and .wal)", found));
+/// Row 6.
+pub(crate) fn check_names(survey: &Survey) -> Result<(), OpenError> {
+    match survey.foreign.first() {
+        Some((path, kind)) => Err(foreign(path, *kind)),
+        None => Ok(()),
     }
-    if survey.segments.is_empty() && identity.has_begun {
-        let expected = "the segments of a log that has begun";
-        return Err(corruption(layout, &layout.wal, 0, Lsn::FIRST, expected, "none"));
-    }
-    Ok(())
 }
 
-/// Reads every segment in order, shows every record, and says how the log ends. `summaries` gets what was read, also
-/// when the answer is an error. The log must have a segment.
+pub(crate) fn foreign(path: &Path, kind: EntryKind) -> OpenError {
+    let found = match kind {
+        EntryKind::File => "a file with another name",
+        EntryKind::Dir => "a directory",
+        EntryKind::Symlink => "a symbolic link",
+        EntryKind::Other => "something that is no file",
+    };
+    OpenError::Foreign { path: path.to_path_buf(), found }
+}
+
+/// Reads every segment in order, shows every record, and says how the log ends, if it has a segment. `summaries` gets
+/// what was read, also when the answer is an error.
 pub(crate) fn read_segments(
     fs: &dyn Fs,
     layout: &Layout,
@@ -160,7 +161,20 @@ pub(crate) fn read_segments(
         let is_last = index + 1 == survey.segments.len();
         end = Some(reader.read_segment(first_lsn, is_last, summaries, visit)?);
     }
+    check_newest(layout, identity, end.as_ref())?;
     Ok(end)
+}
+
+/// Row 4.
+fn check_newest(layout: &Layout, identity: &Identity, end: Option<&LogEnd>) -> Result<(), OpenError> {
+    let last_seq = end.map_or(0, |end| end.header.segment_seq);
+    if last_seq >= identity.newest_segment_seq {
+        return Ok(());
+    }
+    let next_lsn = end.map_or(Lsn::FIRST, |end| end.walked.chain.next_lsn);
+    let expected = format!("segments up to number {}", identity.newest_segment_seq);
+    let found = if last_seq == 0 { "none".to_owned() } else { format!("none after number {last_seq}") };
+    Err(corruption(layout, &layout.wal, 0, next_lsn, &expected, &found))
 }
 
 struct Reader<'r> {
@@ -192,7 +206,8 @@ impl Reader<'_> {
         summaries.push(summary(&path, &source, &header, &walked));
         let behind = look_behind(&mut source, self.identity, Some(header.segment_seq), walked.end)
             .map_err(OpenError::io("read", &path))?;
-        let tail = judge(&walked, &behind, is_last)
+        let short = (source.len() < header.bytes).then_some((header.bytes, source.len()));
+        let tail = judge(&walked, &behind, is_last, short)
             .map_err(|defect| self.refusal(&path, walked.end, walked.chain.next_lsn, &defect))?;
         self.predecessor = Some(Predecessor {
             segment_seq: header.segment_seq,
@@ -263,8 +278,8 @@ impl Reader<'_> {
     }
 }
 
-/// Rows 10 to 17.
-fn judge(walked: &Walked, behind: &Behind, is_last: bool) -> Result<Tail, Defect> {
+/// Rows 10 to 18. `short` says how long a file was made that is shorter, and how long it is.
+fn judge(walked: &Walked, behind: &Behind, is_last: bool, short: Option<(u64, u64)>) -> Result<Tail, Defect> {
     let defect = match &walked.stop {
         Stop::Sealed if behind.nonzero_until.is_some() => {
             return Err(Defect::impossible("zeros behind the SEAL", "other bytes"));
@@ -282,6 +297,10 @@ fn judge(walked: &Walked, behind: &Behind, is_last: bool) -> Result<Tail, Defect
     if let Some((offset, header)) = behind.stray {
         let stray = format!("{}, and batch {} at byte {offset} behind it", defect.found, header.batch_seq);
         return Err(Defect::impossible(defect.expected.clone(), stray));
+    }
+    if let Some((made_bytes, file_bytes)) = short {
+        let expected = format!("a SEAL, or a file of {made_bytes} bytes as it was made");
+        return Err(Defect::impossible(expected, format!("a file of {file_bytes} bytes, cut short")));
     }
     Ok(behind.nonzero_until.map_or(Tail::Open, |until| Tail::Torn { until }))
 }

@@ -3,6 +3,7 @@
 //! [`crate::read`] says what is there; this module acts on it, in an order in which a crash anywhere leaves something
 //! that the next recovery takes to the same records.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use tracing::{info, warn};
 use crate::appender::{Active, Appender, Start};
 use crate::error::OpenError;
 use crate::frame::BLOCK_BYTES;
-use crate::fs::{Fs, read_full_at, write_all_at, write_file_atomically, write_zeros_at};
+use crate::fs::{Fs, PartialWrite, read_full_at, write_all_at, write_file_atomically, write_zeros_at};
 use crate::identity::{Identity, LogId, LogKey};
 use crate::lsn::Lsn;
 use crate::name::Layout;
@@ -20,7 +21,7 @@ use crate::options::{Options, SyncPolicy};
 use crate::read::{LogEnd, SegmentSummary, Tail, check_names, read_identity, read_segments, survey};
 use crate::scan::{Chain, Visit};
 use crate::segment::{Predecessor, SegmentHeader};
-use crate::spare::{install, make_spare};
+use crate::spare::{install, make_filled};
 use crate::write_error::WriteError;
 
 /// What was found when a log was opened.
@@ -41,6 +42,8 @@ pub struct Recovered {
     pub bytes: u64,
     /// Whether the log was new or had been closed cleanly.
     pub is_clean: bool,
+    /// Whether the disk was so full that the reserve had to be given up.
+    pub used_reserve: bool,
     /// What was cut off, if the last write had been torn.
     pub torn: Option<Torn>,
     /// The highest generation in the batches; at least [`Options::generation`].
@@ -75,18 +78,19 @@ pub(crate) fn recover(
     let started = Instant::now();
     let identity = load_or_make_identity(&**fs, layout, wall_ms)?;
     let found = survey(&**fs, layout)?;
-    check_names(layout, &identity, &found)?;
+    check_names(&found)?;
     let mut summaries = Vec::new();
     let end = read_segments(&**fs, layout, &identity, &found, &mut summaries, visit)?;
     remove_temporary(&**fs, layout, &found.temporary)?;
-    let recovery = Recovery { fs, layout, options, identity, wall_ms };
+    let recovery = Recovery { fs, layout, options, identity, wall_ms, used_reserve: Cell::new(false) };
     let (active, chain, torn) = recovery.with_reserve(|| match &end {
-        None => recovery.begin(SegmentHeader::first(identity.log_id, wall_ms)),
+        None => recovery.begin(SegmentHeader::first(identity.log_id, wall_ms, 0)),
         Some(end) if end.tail == Tail::Sealed => recovery.continue_behind(end),
         Some(end) => recovery.write_anew(end),
     })?;
-    if !identity.has_begun {
-        write_identity(&**fs, layout, &Identity { has_begun: true, ..identity })?;
+    let identity = Identity { newest_segment_seq: active.header.segment_seq, ..identity };
+    if identity != recovery.identity {
+        write_identity(&**fs, layout, &identity)?;
     }
     let recovered = Recovered {
         log_id: identity.log_id,
@@ -96,6 +100,7 @@ pub(crate) fn recover(
         segments: summaries.len() as u64,
         bytes: summaries.iter().map(|summary| summary.used_bytes).sum(),
         is_clean: end.as_ref().is_none_or(|end| end.tail == Tail::Sealed),
+        used_reserve: recovery.used_reserve.get(),
         torn,
         generation: summaries.iter().map(|summary| summary.generation).max().unwrap_or(0).max(options.generation),
         last_wall_ms: summaries.last().map_or(0, |summary: &SegmentSummary| summary.last_wall_ms),
@@ -150,13 +155,11 @@ fn make_directory(fs: &dyn Fs, path: &Path) -> Result<(), OpenError> {
 /// Rows 1 to 3 of the table in [`crate::read`].
 fn load_or_make_identity(fs: &dyn Fs, layout: &Layout, wall_ms: u64) -> Result<Identity, OpenError> {
     let loaded = read_identity(fs, layout)?;
-    if let Some(identity) = loaded
-        && identity.has_begun
+    // A crash may have come between making a directory and syncing its name, or the sync of a new `IDENTITY` may have
+    // failed.
+    if loaded.is_none_or(|identity| !identity.has_begun())
+        && let Some(parent) = layout.root.parent().filter(|parent| !parent.as_os_str().is_empty())
     {
-        return Ok(identity);
-    }
-    // A crash may have come between making a directory and syncing its name.
-    if let Some(parent) = layout.root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs.sync_dir(parent).map_err(OpenError::io("synced", parent))?;
     }
     fs.sync_dir(&layout.root).map_err(OpenError::io("synced", &layout.root))?;
@@ -173,7 +176,7 @@ fn load_or_make_identity(fs: &dyn Fs, layout: &Layout, wall_ms: u64) -> Result<I
     log_id.copy_from_slice(&random[..16]);
     key.copy_from_slice(&random[16..]);
     let identity =
-        Identity { log_id: LogId(log_id), key: LogKey::new(key), has_begun: false, created_wall_ms: wall_ms };
+        Identity { log_id: LogId(log_id), key: LogKey::new(key), created_wall_ms: wall_ms, newest_segment_seq: 0 };
     write_identity(fs, layout, &identity)?;
     Ok(identity)
 }
@@ -199,6 +202,7 @@ struct Recovery<'r> {
     options: &'r Options,
     identity: Identity,
     wall_ms: u64,
+    used_reserve: Cell<bool>,
 }
 
 type Ready = (Active, Chain, Option<Torn>);
@@ -217,6 +221,7 @@ impl Recovery<'_> {
         if self.fs.remove_file(&reserve).is_err() {
             return Err(on_open(WriteError::NoSpace));
         }
+        self.used_reserve.set(true);
         warn!(path = %reserve.display(), "the disk is full: the reserve was given up to open the log");
         act().map_err(on_open)
     }
@@ -225,7 +230,8 @@ impl Recovery<'_> {
     fn begin(&self, header: SegmentHeader) -> Result<Ready, WriteError> {
         let path = self.layout.unfinished(header.first_lsn);
         let sync = SyncPolicy::Always;
-        let spare = make_spare(&**self.fs, path, self.options.first_segment_bytes(), sync, &|_| true)?;
+        let spare = make_filled(&**self.fs, path, self.options.first_segment_bytes(), sync)?;
+        let header = SegmentHeader { bytes: spare.bytes, ..header };
         install(&**self.fs, self.layout, &self.identity.key, &spare, &header, sync)?;
         let active = Active {
             file: spare.file,
@@ -239,15 +245,24 @@ impl Recovery<'_> {
     }
 
     /// Row 11. The SEAL is written once more: it may be what a failed sync left in the page cache only, and the next
-    /// segment will stand on it. A sealed segment without records gives its place, and so its name, to the next.
+    /// segment will stand on it. Meanwhile the file is as long as it was made, so that a crash which tears the SEAL
+    /// leaves a torn end and no segment that was cut. A sealed segment without records gives its place, and so its name, to the next.
     fn continue_behind(&self, end: &LogEnd) -> Result<Ready, WriteError> {
         let path = self.layout.segment(end.header.first_lsn);
         let seal_at = end.walked.end - BLOCK_BYTES as u64;
         let file = self.fs.open_for_writing(&path).map_err(WriteError::io("opened", &path))?;
         let mut seal = [0; BLOCK_BYTES];
         read_full_at(&*file, &mut seal, seal_at).map_err(WriteError::io("read", &path))?;
+        let was_cut = file.len().map_err(WriteError::io("measured", &path))? < end.header.bytes;
+        if was_cut {
+            file.set_len(end.header.bytes).map_err(WriteError::io("extended", &path))?;
+            file.sync_all().map_err(WriteError::sync(&path))?;
+        }
         write_all_at(&*file, &seal, seal_at).map_err(|partial| WriteError::io("written", &path)(partial.source))?;
         file.sync_all().map_err(WriteError::sync(&path))?;
+        if was_cut {
+            file.set_len(end.walked.end).map_err(WriteError::io("cut", &path))?;
+        }
         let next = SegmentHeader {
             segment_seq: end.header.segment_seq.saturating_add(1),
             created_wall_ms: self.wall_ms,
@@ -269,7 +284,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Rows 16 and 17.
+    /// Rows 17 and 18.
     fn write_anew(&self, end: &LogEnd) -> Result<Ready, WriteError> {
         let torn = match end.tail {
             Tail::Torn { until } => {
@@ -279,7 +294,8 @@ impl Recovery<'_> {
         };
         let bytes = end.walked.end + self.options.first_segment_bytes();
         let bytes = bytes.min(self.options.segment_bytes).max(end.walked.end + 2 * BLOCK_BYTES as u64);
-        let active = copy_prefix(&**self.fs, self.layout, &end.header, end.walked.end, bytes)?;
+        let header = SegmentHeader { bytes, ..end.header };
+        let active = copy_prefix(&**self.fs, self.layout, &self.identity.key, &header, end.walked.end)?;
         Ok((active, end.walked.chain, torn))
     }
 }
@@ -303,19 +319,21 @@ pub(crate) fn quarantine(
     Ok(Torn { path, offset, bytes: count as u64, quarantined })
 }
 
-/// Puts a new file in the place of a segment: its first `end` bytes, then zeros.
+/// Puts a new file in the place of a segment: `header`, the batches up to `end`, then zeros.
 pub(crate) fn copy_prefix(
     fs: &dyn Fs,
     layout: &Layout,
+    key: &LogKey,
     header: &SegmentHeader,
     end: u64,
-    bytes: u64,
 ) -> Result<Active, WriteError> {
     let (path, tmp) = (layout.segment(header.first_lsn), layout.unfinished(header.first_lsn));
     let from = fs.open(&path).map_err(WriteError::io("opened", &path))?;
     let file = fs.create_new(&tmp).map_err(WriteError::io("created", &tmp))?;
+    let written = |partial: PartialWrite| WriteError::io("written", &tmp)(partial.source);
+    write_all_at(&*file, &header.encode(key), 0).map_err(written)?;
     let mut chunk = vec![0; end.min(1 << 20) as usize];
-    let mut done = 0;
+    let mut done = BLOCK_BYTES as u64;
     while done < end {
         let piece = chunk.len().min((end - done) as usize);
         let count = read_full_at(&*from, &mut chunk[..piece], done).map_err(WriteError::io("read", &path))?;
@@ -323,15 +341,14 @@ pub(crate) fn copy_prefix(
             let source = std::io::ErrorKind::UnexpectedEof.into();
             return Err(WriteError::Broken { what: "read", path, source });
         }
-        write_all_at(&*file, &chunk[..piece], done)
-            .map_err(|partial| WriteError::io("written", &tmp)(partial.source))?;
+        write_all_at(&*file, &chunk[..piece], done).map_err(written)?;
         done += piece as u64;
     }
-    write_zeros_at(&*file, end, bytes - end).map_err(WriteError::io("written", &tmp))?;
+    write_zeros_at(&*file, end, header.bytes - end).map_err(WriteError::io("written", &tmp))?;
     file.sync_all().map_err(WriteError::sync(&tmp))?;
     fs.rename(&tmp, &path).map_err(WriteError::io("renamed", &tmp))?;
     fs.sync_dir(&layout.wal).map_err(WriteError::sync(&layout.wal))?;
-    Ok(Active { file, path, header: *header, bytes, end, is_sealed: false })
+    Ok(Active { file, path, header: *header, bytes: header.bytes, end, is_sealed: false })
 }
 
 fn report(layout: &Layout, recovered: &Recovered) {

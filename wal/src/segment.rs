@@ -4,10 +4,11 @@
 //!   0 u8[8] magic "CWWAL\r\n\x1a"   8 u16 format_version   10 u16 min_reader_version   12 zeros
 //!  16 u8[16] log_id                32 u64 segment_seq     40 u64 first_lsn            48 u64 first_batch_seq
 //!  56 predecessor: u64 segment_seq, u64 last_lsn, u64 bytes, u32 last_head_crc        84 zeros
-//!  88 u64 created_wall_ms          96 zeros             4092 u32 crc32c(log_key || bytes 0..4092)
+//!  88 u64 created_wall_ms          96 u64 bytes        104 zeros     4092 u32 crc32c(log_key || bytes 0..4092)
 //! ```
 //!
-//! Without a predecessor its fields are zeros. Magic, versions and checksum keep their places in every later format,
+//! `bytes` is how long the file was made; it gets shorter only behind a SEAL, when the log is closed. Without a
+//! predecessor its fields are zeros. Magic, versions and checksum keep their places in every later format,
 //! so that a newer segment is refused by name and never mistaken for a damaged one.
 
 use crate::frame::{BLOCK_BYTES, FORMAT_VERSION, u16_at, u32_at, u64_at};
@@ -40,6 +41,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) first_batch_seq: u64,
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) created_wall_ms: u64,
+    /// How long the file was made.
+    pub(crate) bytes: u64,
 }
 
 /// Why a block is not a segment header.
@@ -52,8 +55,16 @@ pub(crate) enum SegmentFault {
 
 impl SegmentHeader {
     /// The header of a log's first segment.
-    pub(crate) const fn first(log_id: LogId, created_wall_ms: u64) -> Self {
-        Self { log_id, segment_seq: 1, first_lsn: Lsn::FIRST, first_batch_seq: 1, predecessor: None, created_wall_ms }
+    pub(crate) const fn first(log_id: LogId, created_wall_ms: u64, bytes: u64) -> Self {
+        Self {
+            log_id,
+            segment_seq: 1,
+            first_lsn: Lsn::FIRST,
+            first_batch_seq: 1,
+            predecessor: None,
+            created_wall_ms,
+            bytes,
+        }
     }
 
     pub(crate) fn encode(&self, key: &LogKey) -> [u8; BLOCK_BYTES] {
@@ -72,6 +83,7 @@ impl SegmentHeader {
             out[80..84].copy_from_slice(&predecessor.last_head_crc.to_le_bytes());
         }
         out[88..96].copy_from_slice(&self.created_wall_ms.to_le_bytes());
+        out[96..104].copy_from_slice(&self.bytes.to_le_bytes());
         let crc = key.crc(&out[..CRC_AT]);
         out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -105,6 +117,7 @@ impl SegmentHeader {
             first_batch_seq: u64_at(block, 48),
             predecessor,
             created_wall_ms: u64_at(block, 88),
+            bytes: u64_at(block, 96),
         })
     }
 
@@ -129,6 +142,7 @@ mod tests {
             first_batch_seq: 41,
             predecessor: Some(predecessor),
             created_wall_ms: 1_793_511_000_000,
+            bytes: 64 << 20,
         };
         let block = header.encode(&key);
         assert_eq!(SegmentHeader::decode(&block, &key), Ok(header));
@@ -142,7 +156,7 @@ mod tests {
     #[test]
     fn a_newer_segment_is_refused_by_name() {
         let key = LogKey::new([3; 16]);
-        let mut block = SegmentHeader::first(LogId([7; 16]), 0).encode(&key);
+        let mut block = SegmentHeader::first(LogId([7; 16]), 0, 8192).encode(&key);
         block[8] = 2;
         block[10] = 2;
         let crc = key.crc(&block[..CRC_AT]);

@@ -15,58 +15,45 @@ use crate::fs::{Fs, is_no_space, write_zeros_at};
 use crate::health::Health;
 use crate::name::Layout;
 use crate::options::SyncPolicy;
-use crate::spare::{Spare, SpareSource, make_spare};
+use crate::spare::{SMALL_FRAME_BYTES, Spare, SpareSource, fill_step, make_spare};
 use crate::write_error::WriteError;
 
+/// A small batch asks for so many times its bytes of zeros. Each step of zeros disturbs the commits beside it, so they
+/// are over soon: at twice the pace of the batches, the batches were slower than without any zeros.
+const ZEROS_PER_BYTE: u64 = 16;
+
 /// The one spare, between the thread that makes it and the one that uses it.
+#[derive(Default)]
 pub(crate) struct Stock {
     inner: Mutex<Inner>,
     changed: Condvar,
-    /// How much of the next spare should be filled by now. With the one below: each side stores its own, then loads
-    /// the other's, so one of them sees that there is work (hence `SeqCst`).
+    /// How much of the spare should be filled with zeros by now. With the one below: each side stores its own, then
+    /// loads the other's, so one of them sees that there is work (hence `SeqCst`).
     wanted_bytes: AtomicU64,
-    /// The stocker waits until that much is wanted.
-    waits_for_bytes: AtomicU64,
-    segment_bytes: u64,
+    /// The stocker waits until more than that is wanted.
+    waits_beyond_bytes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Inner {
     ready: Option<Spare>,
+    /// The spare is not ready, and will be after one step.
+    is_being_filled: bool,
     /// No spare could be made for want of space, and there is no reserve left to give up.
     is_out_of_space: bool,
     /// A write beside the spares found no space.
     wants_space: bool,
-    /// The writer waits for the spare: there is no time to lose.
-    is_waited_for: bool,
+    /// There is a reserve that can be given up.
+    has_reserve: bool,
     is_stopped: bool,
 }
 
 impl Stock {
-    pub(crate) fn new(segment_bytes: u64) -> Self {
-        Self {
-            inner: Mutex::default(),
-            changed: Condvar::new(),
-            wanted_bytes: AtomicU64::new(0),
-            waits_for_bytes: AtomicU64::new(u64::MAX),
-            segment_bytes,
-        }
-    }
-
-    /// Waits until `filled` bytes of the next spare are no longer enough; says whether to go on. Filling keeps twice
-    /// the pace of the active segment: in time, and never a burst of zeros that commits would have to queue behind.
-    fn pace(&self, filled_bytes: u64) -> bool {
+    /// Lets whoever waits for space try again.
+    fn answer_space(&self, is_out_of_space: bool) {
         let mut inner = self.lock();
-        self.waits_for_bytes.store(filled_bytes, Ordering::SeqCst);
-        while !inner.is_stopped
-            && !inner.is_waited_for
-            && !inner.wants_space
-            && self.wanted_bytes.load(Ordering::SeqCst) < filled_bytes
-        {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.waits_for_bytes.store(u64::MAX, Ordering::Relaxed);
-        !inner.is_stopped
+        (inner.wants_space, inner.is_out_of_space) = (false, is_out_of_space);
+        self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -79,12 +66,18 @@ impl Stock {
         self.changed.notify_all();
     }
 
-    /// Asks for the reserve to be given up, and waits until something about space has changed, or `limit`.
-    pub(crate) fn wait_for_space(&self, limit: Duration) {
+    /// Asks for the reserve to be given up; says whether there is one.
+    pub(crate) fn ask_for_space(&self) -> bool {
         let mut inner = self.lock();
-        if !inner.is_stopped {
-            inner.wants_space = true;
-            self.changed.notify_all();
+        inner.wants_space = true;
+        self.changed.notify_all();
+        inner.has_reserve
+    }
+
+    /// Waits until something was done about [`Stock::ask_for_space`], or `limit`.
+    pub(crate) fn wait_for_space(&self, limit: Duration) {
+        let inner = self.lock();
+        if inner.wants_space && !inner.is_stopped {
             drop(self.changed.wait_timeout(inner, limit));
         }
     }
@@ -94,9 +87,11 @@ impl Stock {
         let _inner = self.lock();
         self.changed.notify_all();
     }
+}
 
-    fn is_stopped(&self) -> bool {
-        self.lock().is_stopped
+impl Inner {
+    fn has_all(&self, reserve_bytes: u64) -> bool {
+        self.ready.is_some() && !self.wants_space && (self.has_reserve || reserve_bytes == 0)
     }
 }
 
@@ -106,19 +101,16 @@ impl SpareSource for Arc<Stock> {
         let mut inner = self.lock();
         loop {
             if let Some(spare) = inner.ready.take() {
-                inner.is_waited_for = false;
-                self.wanted_bytes.store(0, Ordering::Relaxed);
+                self.wanted_bytes.store(0, Ordering::SeqCst);
                 self.changed.notify_all();
                 return Ok(spare);
             }
             if inner.is_stopped {
                 return Err(WriteError::Stopped);
             }
-            if inner.is_out_of_space {
+            if inner.is_out_of_space && !inner.is_being_filled {
                 return Err(WriteError::NoSpace);
             }
-            inner.is_waited_for = true;
-            self.changed.notify_all();
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -127,14 +119,24 @@ impl SpareSource for Arc<Stock> {
         self.lock().ready = Some(spare);
     }
 
-    fn advance(&mut self, end: u64, bytes: u64) {
-        let part = 2.0 * end as f64 / bytes as f64;
-        let wanted_bytes = (self.segment_bytes as f64 * part) as u64;
-        self.wanted_bytes.store(wanted_bytes, Ordering::SeqCst);
-        if wanted_bytes >= self.waits_for_bytes.load(Ordering::SeqCst) {
-            self.wake();
+    fn advance(&mut self, frame_bytes: u64) {
+        if frame_bytes <= SMALL_FRAME_BYTES {
+            let more_bytes = ZEROS_PER_BYTE * frame_bytes;
+            let wanted_bytes = self.wanted_bytes.fetch_add(more_bytes, Ordering::SeqCst) + more_bytes;
+            if wanted_bytes > self.waits_beyond_bytes.load(Ordering::SeqCst) {
+                self.wake();
+            }
         }
     }
+}
+
+/// What the stocker does next.
+enum Task {
+    Make,
+    MakeReserve,
+    FindSpace,
+    Fill(Spare),
+    Stop,
 }
 
 /// The work of the thread.
@@ -161,35 +163,85 @@ impl Stocker {
     /// Until the stock is stopped or something fails that is not for want of space.
     fn run(&self) {
         let mut number = 0;
-        let mut has_reserve = self.reserve_bytes == 0 || self.is_reserve_there();
-        while !self.stock.is_stopped() {
-            if self.stock.lock().ready.is_none() {
-                number += 1;
-                match self.make(number) {
-                    Ok(spare) => {
-                        let mut inner = self.stock.lock();
-                        inner.ready = Some(spare);
-                        inner.is_out_of_space = false;
-                        self.stock.changed.notify_all();
-                    }
-                    Err(WriteError::NoSpace) => self.find_space(&mut has_reserve),
-                    Err(WriteError::Stopped) => return,
-                    Err(broken @ WriteError::Broken { .. }) => return self.break_down(&broken.to_string()),
-                }
-            } else if !has_reserve {
-                has_reserve = self.make_reserve();
-                self.health.set_short(!has_reserve);
-                if !has_reserve {
-                    self.wait_to_retry();
-                }
-            } else {
+        self.stock.lock().has_reserve = self.is_reserve_there();
+        loop {
+            if self.stock.lock().has_all(self.reserve_bytes) {
                 self.health.set_short(false);
-                self.wait_for_work();
-                if std::mem::take(&mut self.stock.lock().wants_space) {
-                    self.find_space(&mut has_reserve);
+            }
+            let done = match self.next_task() {
+                Task::Make => {
+                    number += 1;
+                    self.make(number)
                 }
+                Task::MakeReserve => {
+                    let is_made = self.make_reserve();
+                    self.stock.lock().has_reserve = is_made;
+                    if !is_made {
+                        self.health.set_short(true);
+                        self.wait_to_retry();
+                    }
+                    Ok(())
+                }
+                Task::FindSpace => Err(WriteError::NoSpace),
+                Task::Fill(spare) => self.fill(spare),
+                Task::Stop => return,
+            };
+            match done {
+                Ok(()) => {}
+                Err(WriteError::NoSpace) => self.find_space(),
+                Err(WriteError::Stopped) => return,
+                Err(broken @ WriteError::Broken { .. }) => return self.break_down(&broken.to_string()),
             }
         }
+    }
+
+    /// Waits for the next thing to do. The spare comes first, then the reserve, and zeros when there is time.
+    fn next_task(&self) -> Task {
+        let mut inner = self.stock.lock();
+        loop {
+            if inner.is_stopped {
+                return Task::Stop;
+            }
+            let filled_bytes = match &inner.ready {
+                None => return Task::Make,
+                Some(spare) if spare.filled_bytes < spare.bytes => spare.filled_bytes,
+                Some(_) => u64::MAX,
+            };
+            if inner.wants_space {
+                return Task::FindSpace;
+            }
+            if !inner.has_reserve && self.reserve_bytes > 0 {
+                return Task::MakeReserve;
+            }
+            self.stock.waits_beyond_bytes.store(filled_bytes, Ordering::SeqCst);
+            if self.stock.wanted_bytes.load(Ordering::SeqCst) > filled_bytes
+                && let Some(spare) = inner.ready.take()
+            {
+                inner.is_being_filled = true;
+                return Task::Fill(spare);
+            }
+            inner = self.stock.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn make(&self, number: u64) -> Result<(), WriteError> {
+        let spare = make_spare(&*self.fs, self.layout.spare(number), self.segment_bytes, self.sync)?;
+        self.offer(spare);
+        Ok(())
+    }
+
+    /// One step. A spare that is not filled is as good as another, only slower.
+    fn fill(&self, mut spare: Spare) -> Result<(), WriteError> {
+        let filled = fill_step(&mut spare, self.sync);
+        self.offer(spare);
+        filled
+    }
+
+    fn offer(&self, spare: Spare) {
+        let mut inner = self.stock.lock();
+        inner.ready = Some(spare);
+        (inner.is_being_filled, inner.is_out_of_space) = (false, false);
+        self.stock.changed.notify_all();
     }
 
     /// Removes a spare that was not used, and the temporary name with it.
@@ -201,26 +253,23 @@ impl Stocker {
         }
     }
 
-    fn make(&self, number: u64) -> Result<Spare, WriteError> {
-        let path = self.layout.spare(number);
-        make_spare(&*self.fs, path, self.segment_bytes, self.sync, &|filled| self.stock.pace(filled))
-    }
-
     /// Gives up the reserve where there is one; else says that there is no space, and waits for it.
-    fn find_space(&self, has_reserve: &mut bool) {
+    fn find_space(&self) {
         self.health.set_short(true);
-        if *has_reserve && self.reserve_bytes > 0 {
-            *has_reserve = false;
+        if std::mem::take(&mut self.stock.lock().has_reserve) {
             match self.fs.remove_file(&self.layout.reserve()) {
                 Ok(()) => {
-                    self.stock.changed.notify_all();
+                    self.stock.answer_space(false);
+                    if self.stock.lock().ready.is_some() {
+                        // The space is for somebody else: it must not go into a new reserve at once.
+                        self.wait_to_retry();
+                    }
                     return;
                 }
                 Err(error) => warn!(%error, "the reserve could not be given up"),
             }
         }
-        self.stock.lock().is_out_of_space = true;
-        self.stock.changed.notify_all();
+        self.stock.answer_space(true);
         self.wait_to_retry();
         self.stock.lock().is_out_of_space = false;
     }
@@ -252,14 +301,6 @@ impl Stocker {
         false
     }
 
-    /// Until the spare is taken or space is asked for.
-    fn wait_for_work(&self) {
-        let mut inner = self.stock.lock();
-        while !inner.is_stopped && !inner.wants_space && inner.ready.is_some() {
-            inner = self.stock.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     /// Until the disk may be tried again; nothing but the end cuts it short.
     fn wait_to_retry(&self) {
         let inner = self.stock.lock();
@@ -269,5 +310,20 @@ impl Stocker {
     fn break_down(&self, reason: &str) {
         self.health.set_poisoned(reason);
         self.stock.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_written_ahead_for_small_batches_only() {
+        let mut stock = Arc::new(Stock::default());
+        stock.advance(SMALL_FRAME_BYTES + 4_096);
+        assert_eq!(stock.wanted_bytes.load(Ordering::SeqCst), 0);
+        stock.advance(4_096);
+        stock.advance(SMALL_FRAME_BYTES);
+        assert_eq!(stock.wanted_bytes.load(Ordering::SeqCst), ZEROS_PER_BYTE * (4_096 + SMALL_FRAME_BYTES));
     }
 }

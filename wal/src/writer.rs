@@ -234,7 +234,11 @@ impl Writer {
             }
             WriteError::NoSpace if self.shared.is_stopping() => Err(Ended::NoSpace),
             WriteError::NoSpace => {
-                self.shared.health.set_blocked(true);
+                if self.stock.ask_for_space() {
+                    self.shared.health.set_short(true);
+                } else {
+                    self.shared.health.set_blocked(true);
+                }
                 self.stock.wait_for_space(self.space_retry);
                 Ok(())
             }

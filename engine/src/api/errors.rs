@@ -8,7 +8,43 @@ use actix_web::{
 };
 use serde::Serialize;
 
+use super::auth::Role;
 use crate::error::{CallError, Refusal};
+
+/// Every code there is, with its status.
+pub(crate) const CODES: &[(&str, u16)] = &[
+    ("invalid_json", 400),
+    ("unauthorized", 401),
+    ("forbidden", 403),
+    ("cross_origin", 403),
+    ("not_found", 404),
+    ("method_not_allowed", 405),
+    ("request_timeout", 408),
+    ("canceled", 409),
+    ("idempotency_conflict", 409),
+    ("no_local_queue", 409),
+    ("archived", 410),
+    ("version_mismatch", 412),
+    ("too_large", 413),
+    ("invalid", 422),
+    ("invalid_cron", 422),
+    ("unknown_zone", 422),
+    ("never_fires", 422),
+    ("in_the_past", 422),
+    ("window_too_long", 422),
+    ("restate_policies", 422),
+    ("too_many", 422),
+    ("quota_schedules", 429),
+    ("internal", 500),
+    ("disk_full", 503),
+    ("overloaded", 503),
+    ("poisoned", 503),
+    ("stopping", 503),
+];
+
+/// Codes that every call may answer with.
+pub(crate) const COMMON: &[&str] =
+    &["unauthorized", "forbidden", "cross_origin", "invalid", "internal", "overloaded", "poisoned", "stopping"];
 
 /// An answer that is no success: `{"error":{"code","message","field"?}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,12 +54,21 @@ pub(crate) struct ApiError {
     message: String,
     field: Option<String>,
     retry_after_seconds: Option<u32>,
-    allow: Option<&'static str>,
+    allow: Option<String>,
+    wants_token: bool,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), field: None, retry_after_seconds: None, allow: None }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            field: None,
+            retry_after_seconds: None,
+            allow: None,
+            wants_token: false,
+        }
     }
 
     fn retry_after(self, seconds: u32) -> Self {
@@ -52,9 +97,25 @@ impl ApiError {
         CallError::NotFound.into()
     }
 
-    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+    pub(crate) fn no_such_occurrence() -> Self {
+        CallError::NoOccurrence.into()
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        let message = "there is no token that is known: send `Authorization: Bearer TOKEN` with one of the tokens file";
+        Self { wants_token: true, ..Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message) }
+    }
+
+    pub(crate) fn forbidden(role: &Role) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", format!("the role {role} may not do this: use another token"))
+    }
+
+    pub(crate) fn method_not_allowed(allow: &str) -> Self {
         let message = format!("this path does not know the method: use {allow}");
-        Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message) }
+        Self {
+            allow: Some(allow.to_owned()),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+        }
     }
 
     pub(crate) fn cross_origin() -> Self {
@@ -82,6 +143,7 @@ impl From<CallError> for ApiError {
         match error {
             CallError::Refused(refusal) => refusal.into(),
             CallError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::ForeignTenant => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             CallError::NoOccurrence => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             CallError::Archived => Self::new(StatusCode::GONE, "archived", message),
             CallError::Canceled => Self::new(StatusCode::CONFLICT, "canceled", message),
@@ -89,6 +151,7 @@ impl From<CallError> for ApiError {
                 Self::new(StatusCode::PRECONDITION_FAILED, "version_mismatch", message)
             }
             CallError::IdempotencyConflict { .. } => Self::new(StatusCode::CONFLICT, "idempotency_conflict", message),
+            CallError::QuotaSchedules { .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_schedules", message),
             CallError::Overloaded => unavailable("overloaded").retry_after(1),
             CallError::DiskFull => unavailable("disk_full").retry_after(30),
             CallError::Poisoned(_) => unavailable("poisoned"),
@@ -104,13 +167,39 @@ impl fmt::Display for ApiError {
     }
 }
 
+impl ApiError {
+    #[cfg(test)]
+    pub(crate) const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// Whether a client can act on it: a code that is documented, a sentence of one line, and a field unless the whole
+    /// body is wrong.
+    pub(crate) fn is_told(&self) -> bool {
+        let is_known = CODES.contains(&(self.code, self.status.as_u16()));
+        let is_one_line = !self.message.is_empty() && !self.message.contains(['\n', '\r', '\0']);
+        let is_placed = self.field.as_ref().is_none_or(|field| !field.is_empty());
+        is_known && is_one_line && is_placed
+    }
+
+    /// `{"error":{...}}`
+    pub(crate) fn body(&self) -> ErrorBody<'_> {
+        ErrorBody { error: self.fields() }
+    }
+
+    /// `{code, message, field?}`
+    pub(crate) fn fields(&self) -> ErrorFields<'_> {
+        ErrorFields { code: self.code, message: &self.message, field: self.field.as_deref() }
+    }
+}
+
 #[derive(Serialize)]
-struct ErrorBody<'a> {
+pub(crate) struct ErrorBody<'a> {
     error: ErrorFields<'a>,
 }
 
 #[derive(Serialize)]
-struct ErrorFields<'a> {
+pub(crate) struct ErrorFields<'a> {
     code: &'a str,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,11 +216,13 @@ impl ResponseError for ApiError {
         if let Some(seconds) = self.retry_after_seconds {
             response.insert_header((header::RETRY_AFTER, seconds.to_string()));
         }
-        if let Some(methods) = self.allow {
-            response.insert_header((header::ALLOW, methods));
+        if let Some(methods) = &self.allow {
+            response.insert_header((header::ALLOW, methods.as_str()));
         }
-        let error = ErrorFields { code: self.code, message: &self.message, field: self.field.as_deref() };
-        response.json(ErrorBody { error })
+        if self.wants_token {
+            response.insert_header((header::WWW_AUTHENTICATE, "Bearer realm=\"countwheel\""));
+        }
+        response.json(self.body())
     }
 }
 
@@ -145,9 +236,11 @@ mod tests {
         let refusal = Refusal { code: RefusalCode::InvalidCron, field: "rule.cron".into(), message: "minute".into() };
         let told = |error: CallError| {
             let error = ApiError::from(error);
+            assert!(CODES.contains(&(error.code, error.status.as_u16())), "{error} is not among the codes");
             (error.status.as_u16(), error.code, error.retry_after_seconds, error.field)
         };
         assert_eq!(told(CallError::Refused(refusal)), (422, "invalid_cron", None, Some("rule.cron".to_owned())));
+        assert_eq!(told(CallError::QuotaSchedules { limit: 7 }), (429, "quota_schedules", None, None));
         assert_eq!(told(CallError::NotFound), (404, "not_found", None, None));
         assert_eq!(told(CallError::Overloaded), (503, "overloaded", Some(1), None));
         assert_eq!(told(CallError::NoLocalQueue), (409, "no_local_queue", None, None));

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::{
     duration,
     json::Node,
+    shape::Field,
     words::{self, Words},
 };
 use crate::{
@@ -20,11 +21,6 @@ pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> R
     Refusal { code: RefusalCode::Invalid, field: field.into(), message: message.into() }
 }
 
-/// A refusal of something that is described and not built yet; `instead` says what is accepted today.
-pub(crate) fn not_built(field: impl Into<String>, instead: &str) -> Refusal {
-    invalid(field, format!("is not built yet and would be ignored: leave it out or give {instead}"))
-}
-
 /// A client's text, quoted and escaped, cut where it is long.
 pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
@@ -33,40 +29,68 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// The fields of one object, each taken once. A field that is `null` is the same as one that was left out.
+/// What `null` means for a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Null {
+    /// The same as leaving the field out.
+    LeftOut,
+    /// The field goes back to its default (RFC 7396).
+    Reset,
+}
+
+/// The fields of one object, each taken once.
 #[derive(Debug)]
 pub(crate) struct Fields {
     path: String,
     given: Vec<(&'static str, Node)>,
+    nulls: Vec<&'static str>,
+    null: Null,
 }
 
 impl Fields {
     /// The fields of `node`, which stands at `path` (empty for the body itself) and may have only `known` fields.
-    pub(crate) fn of(node: Node, path: &str, known: &[&'static str]) -> Result<Self, Refusal> {
+    pub(crate) fn of(node: Node, path: &str, known: &'static [Field], null: Null) -> Result<Self, Refusal> {
         let Node::Object(entries) = node else {
             let whose = if path.is_empty() { "the body " } else { "" };
-            return Err(invalid(path, format!("{whose}must be an object, not {}", node.kind())));
+            return Err(invalid(path, format!("{whose}must be an object, not {}", node.described())));
         };
-        let mut fields = Self { path: path.to_owned(), given: Vec::with_capacity(known.len()) };
-        let mut seen = vec![false; known.len()];
+        let given = Vec::with_capacity(entries.len().min(known.len()));
+        let mut fields = Self { path: path.to_owned(), given, nulls: Vec::new(), null };
         for (key, value) in entries {
-            let Some(index) = known.iter().position(|name| *name == key) else {
+            let Some(name) = known.iter().map(|field| field.name).find(|name| *name == key) else {
                 return Err(fields.unknown(&key, known));
             };
-            if std::mem::replace(&mut seen[index], true) {
-                return Err(invalid(fields.at(known[index]), "is given twice: give it once"));
+            if fields.has(name) || fields.nulls.contains(&name) {
+                return Err(invalid(fields.at(name), "is given twice: give it once"));
             }
-            if value != Node::Null {
-                fields.given.push((known[index], value));
+            match value {
+                Node::Null => fields.nulls.push(name),
+                value => fields.given.push((name, value)),
             }
         }
         Ok(fields)
     }
 
-    fn unknown(&self, key: &str, known: &[&'static str]) -> Refusal {
+    fn unknown(&self, key: &str, known: &[Field]) -> Refusal {
         let shown: String = key.chars().take(SHOWN_CHARS).collect();
-        let message = format!("is not a field here: leave it out; there are {}", known.join(", "));
-        invalid(self.at(&shown), message)
+        let names: Vec<&str> = known.iter().map(|field| field.name).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        invalid(self.at(&shown), format!("{} is not a field here: leave it out; there are {there}", quoted(key)))
+    }
+
+    /// Whether it is put onto something that stands: what is left out stays.
+    pub(crate) fn merges(&self) -> bool {
+        self.null == Null::Reset
+    }
+
+    /// Whether `null` was given for `name` and asks for the default.
+    pub(crate) fn resets(&self, name: &str) -> bool {
+        self.null == Null::Reset && self.nulls.contains(&name)
+    }
+
+    /// What was said under `names`, or `default` where `null` asks for it.
+    pub(crate) fn or_reset<T>(&self, said: Option<T>, names: &[&str], default: T) -> Option<T> {
+        said.or_else(|| names.iter().any(|name| self.resets(name)).then_some(default))
     }
 
     /// The path of the field `name`.
@@ -85,7 +109,7 @@ impl Fields {
     }
 
     fn wrong(&self, name: &str, wanted: &str, got: &Node) -> Refusal {
-        invalid(self.at(name), format!("must be {wanted}, not {}", got.kind()))
+        invalid(self.at(name), format!("must be {wanted}, not {}", got.described()))
     }
 
     /// A string.
@@ -100,6 +124,11 @@ impl Fields {
     /// A string that must be there.
     pub(crate) fn required_text(&mut self, name: &str) -> Result<String, Refusal> {
         self.text(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// An instant that must be there.
+    pub(crate) fn required_instant(&mut self, name: &str) -> Result<UnixMs, Refusal> {
+        self.instant(name)?.ok_or_else(|| self.missing(name))
     }
 
     /// The refusal of a field that must be there and is not.
@@ -131,6 +160,21 @@ impl Fields {
         match number.as_u64() {
             Some(value) if range.contains(&value) => Ok(Some(value)),
             _ => Err(invalid(self.at(name), format!("{number} must be {wanted}"))),
+        }
+    }
+
+    /// A whole number that fits 32 bits; the engine knows its bounds.
+    pub(crate) fn count(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
+        let number = self.whole(name, 0..=u64::from(u32::MAX))?;
+        Ok(number.map(|number| u32::try_from(number).expect("the reader keeps to the range")))
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn truth(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Node::Bool(truth)) => Ok(Some(truth)),
+            Some(other) => Err(self.wrong(name, "true or false", &other)),
         }
     }
 
@@ -167,25 +211,36 @@ impl Fields {
     }
 
     /// An object with `known` fields.
-    pub(crate) fn object(&mut self, name: &str, known: &[&'static str]) -> Result<Option<Self>, Refusal> {
-        let path = self.at(name);
-        self.take(name).map(|node| Self::of(node, &path, known)).transpose()
+    pub(crate) fn object(&mut self, name: &str, known: &'static [Field]) -> Result<Option<Self>, Refusal> {
+        let (path, null) = (self.at(name), self.null);
+        self.take(name).map(|node| Self::of(node, &path, known, null)).transpose()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::shape::Shape;
+
+    const KNOWN: &[Field] = &[
+        Field::new("base", Shape::Duration, ""),
+        Field::new("base_ms", Shape::MS, ""),
+        Field::new("at", Shape::Instant, ""),
+        Field::new("n", Shape::COUNT, ""),
+        Field::new("word", Shape::Text, ""),
+    ];
 
     fn fields(json: &str) -> Fields {
-        Fields::of(serde_json::from_str(json).unwrap(), "retry", &["base", "base_ms", "at", "n", "word"]).unwrap()
+        Fields::of(serde_json::from_str(json).unwrap(), "retry", KNOWN, Null::LeftOut).unwrap()
     }
 
     #[test]
     fn what_is_not_an_object_or_not_known_or_given_twice_is_named_by_its_path() {
-        let read = |json: &str, path: &str| Fields::of(serde_json::from_str(json).unwrap(), path, &["a"]).unwrap_err();
+        const ONE: &[Field] = &[Field::new("a", Shape::Text, "")];
+        let node = |json: &str| serde_json::from_str(json).unwrap();
+        let read = |json: &str, path: &str| Fields::of(node(json), path, ONE, Null::LeftOut).unwrap_err();
         assert_eq!(read("[]", "").to_string(), ": the body must be an object, not an array");
-        assert_eq!(read("7", "rule").to_string(), "rule: must be an object, not a number");
+        assert_eq!(read("7", "rule").to_string(), "rule: must be an object, not a number (7)");
         assert_eq!(read(r#"{"b":1}"#, "rule").field, "rule.b");
         assert_eq!(read(r#"{"a":null,"a":1}"#, "").to_string(), "a: is given twice: give it once");
         let long = format!(r#"{{"{}":1}}"#, "x".repeat(10_000));
@@ -199,6 +254,18 @@ mod tests {
         assert_eq!(fields.instant("at"), Ok(None));
         assert_eq!(fields.whole("n", 0..=9), Ok(None));
         assert_eq!(fields.text("word"), Ok(None));
+        assert_eq!(fields.or_reset(None, &["n"], 7), None);
+    }
+
+    #[test]
+    fn in_a_merge_null_asks_for_the_default_and_what_is_left_out_does_not() {
+        let node = serde_json::from_str(r#"{"n":null,"base_ms":null}"#).unwrap();
+        let mut fields = Fields::of(node, "", KNOWN, Null::Reset).unwrap();
+        assert_eq!(fields.whole("n", 0..=9), Ok(None));
+        assert_eq!(fields.or_reset(None, &["n"], 7), Some(7));
+        assert_eq!(fields.or_reset(None, &["base", "base_ms"], 7), Some(7));
+        assert_eq!(fields.or_reset(Some(1), &["n"], 7), Some(1));
+        assert_eq!(fields.or_reset(None, &["at"], 7), None);
     }
 
     #[test]

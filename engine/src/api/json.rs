@@ -8,6 +8,8 @@ use serde::{
 };
 use serde_json::Number;
 
+use super::fields::quoted;
+
 /// One JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
@@ -26,15 +28,15 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// What it is, with its article: for sentences such as "must be a string, not a number".
-    pub(crate) const fn kind(&self) -> &'static str {
+    /// What it is, and which one where that is short: for sentences such as "must be a string, not a number (7)".
+    pub(crate) fn described(&self) -> String {
         match self {
-            Self::Null => "null",
-            Self::Bool(_) => "a boolean",
-            Self::Number(_) => "a number",
-            Self::Text(_) => "a string",
-            Self::List(_) => "an array",
-            Self::Object(_) => "an object",
+            Self::Null => "null".to_owned(),
+            Self::Bool(value) => format!("a boolean ({value})"),
+            Self::Number(number) => format!("a number ({number})"),
+            Self::Text(text) => format!("a string ({})", quoted(text)),
+            Self::List(_) => "an array".to_owned(),
+            Self::Object(_) => "an object".to_owned(),
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::{fmt::Write, time::Duration};
 
 use crate::{
-    kernel::occurrence::Lane,
-    shell::metrics::{DurationHistogram, MetricsSnapshot, ShardMetrics},
+    kernel::{occurrence::Lane, shard::AGES_MS},
+    shell::{
+        metrics::{DurationHistogram, MetricsSnapshot, ShardMetrics},
+        tenant_metrics::TenantCounts,
+    },
 };
 
 /// What `/metrics` answers with.
@@ -21,6 +24,8 @@ pub(crate) fn render(snapshot: &MetricsSnapshot) -> String {
     schedules(&mut page, &sum);
     occurrences(&mut page, &sum);
     lag(&mut page, &sum);
+    backlog(&mut page, &sum);
+    tenants(&mut page, &sum);
     queue(&mut page, &sum);
     log(&mut page, &sum);
     page.0
@@ -42,6 +47,10 @@ fn engine(page: &mut Page, snapshot: &MetricsSnapshot) {
     page.family("clock_steps_total", Type::Counter, "Steps of the wall clock that were seen.");
     page.sample("clock_steps_total", &[("direction", "forward")], snapshot.clock_steps_total.forward);
     page.sample("clock_steps_total", &[("direction", "backward")], snapshot.clock_steps_total.backward);
+    page.family("logs", Type::Gauge, "Logs of shards by state.");
+    for (state, count) in countwheel_wal::State::NAMES.iter().zip(snapshot.log_states) {
+        page.sample("logs", &[("state", state)], count);
+    }
 }
 
 fn schedules(page: &mut Page, sum: &ShardMetrics) {
@@ -105,6 +114,59 @@ fn lag(page: &mut Page, sum: &ShardMetrics) {
     }
     page.sample("materialization_lead_seconds_sum", &[], seconds(sum.materialization_lead.sum()));
     page.sample("materialization_lead_seconds_count", &[], sum.materialization_lead.count());
+}
+
+/// Upper ends of [`AGES_MS`] as people write them.
+const AGES: [&str; AGES_MS.len() + 1] = ["1s", "10s", "1m", "10m", "1h", "more"];
+
+fn backlog(page: &mut Page, sum: &ShardMetrics) {
+    const HELP: &str = "Occurrences available and not handed to the queue, by lane and by how long: below `age`.";
+    page.family("due_backlog_by_age", Type::Gauge, HELP);
+    for (age, by_lane) in AGES.iter().zip(sum.backlog.by_age) {
+        for (lane, count) in Lane::ALL.iter().zip(by_lane) {
+            page.sample("due_backlog_by_age", &[("lane", lane.as_str()), ("age", age)], count);
+        }
+    }
+}
+
+/// Stands for all tenants that have no label of their own: no tenant has this name.
+const OTHERS: &str = "_other";
+
+fn tenants(page: &mut Page, sum: &ShardMetrics) {
+    let by_tenant = &sum.by_tenant;
+    let named = by_tenant.tenants.iter().map(|(name, counts)| (&**name, counts));
+    let all: Vec<(&str, &TenantCounts)> = named.chain([(OTHERS, &by_tenant.other)]).collect();
+    const LAG: &str = "Schedule lag by lane for the most active tenants; `_other`: all others together.";
+    page.family("tenant_schedule_lag_seconds", Type::Summary, LAG);
+    for (tenant, counts) in &all {
+        for lane in Lane::ALL {
+            let lag = counts.lag.of(lane);
+            if lag.count() > 0 {
+                page.quantiles("tenant_schedule_lag_seconds", &[("tenant", tenant), ("lane", lane.as_str())], lag);
+            }
+        }
+    }
+    page.family(
+        "tenant_schedule_lag_max_seconds",
+        Type::Gauge,
+        "Longest schedule lag since the tenant has a name here.",
+    );
+    for (tenant, counts) in &all {
+        for lane in Lane::ALL {
+            let lag = counts.lag.of(lane);
+            if lag.count() > 0 {
+                let labels = [("tenant", *tenant), ("lane", lane.as_str())];
+                page.sample("tenant_schedule_lag_max_seconds", &labels, seconds(lag.max()));
+            }
+        }
+    }
+    page.family("throttled_total", Type::Counter, "Times that a tenant's line had to wait for a rate.");
+    for (tenant, counts) in &all {
+        let TenantCounts { trigger_throttled_total: trigger, catch_up_throttled_total: catch_up, .. } = counts;
+        for (rate, times) in [("trigger", trigger), ("catch_up", catch_up)] {
+            page.sample("throttled_total", &[("tenant", tenant), ("rate", rate)], times);
+        }
+    }
 }
 
 fn queue(page: &mut Page, sum: &ShardMetrics) {
@@ -182,6 +244,15 @@ impl Page {
         self.write(format_args!("{end} {value}\n"));
     }
 
+    fn quantiles(&mut self, name: &str, labels: &[(&str, &str)], histogram: &DurationHistogram) {
+        for (quantile, percent) in [("0.5", 50.0), ("0.95", 95.0), ("0.99", 99.0)] {
+            let labels = [labels, &[("quantile", quantile)]].concat();
+            self.sample(name, &labels, seconds(histogram.percentile(percent)));
+        }
+        self.sample(&format!("{name}_sum"), labels, seconds(histogram.sum()));
+        self.sample(&format!("{name}_count"), labels, histogram.count());
+    }
+
     fn buckets(&mut self, name: &str, lane: Lane, histogram: &DurationHistogram) {
         let bucket = format!("{name}_bucket");
         for ms in LAG_BUCKETS_MS {
@@ -206,13 +277,21 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::shell::tenant_metrics::TenantMetrics;
 
     fn page() -> String {
         let mut shard = ShardMetrics { schedules_active: 3, due_backlog: 7, ..ShardMetrics::default() };
         shard.lag.of_mut(Lane::Strict).record_us(900);
         shard.lag.of_mut(Lane::Strict).record_us(80_000);
         *shard.enqueued_total.of_mut(Lane::Strict) = 2;
+        shard.backlog.by_age[1] = [0, 0, 5];
+        let mut acme = TenantCounts { trigger_throttled_total: 3, ..TenantCounts::default() };
+        acme.lag.of_mut(Lane::Strict).record_us(80_000);
+        shard.by_tenant =
+            Arc::new(TenantMetrics { tenants: [("acme".into(), acme)].into(), ..TenantMetrics::default() });
         let snapshot = MetricsSnapshot {
             version: "0.1.0",
             tz_release: "20\"26c\n".into(),
@@ -236,6 +315,11 @@ mod tests {
             "countwheel_schedule_lag_seconds_bucket{lane=\"strict\",le=\"+Inf\"} 2",
             "countwheel_schedule_lag_seconds_count{lane=\"strict\"} 2",
             "countwheel_schedule_lag_max_seconds{lane=\"strict\"} 0.08",
+            "countwheel_due_backlog_by_age{lane=\"catchup\",age=\"10s\"} 5",
+            "countwheel_tenant_schedule_lag_seconds{tenant=\"acme\",lane=\"strict\",quantile=\"0.99\"} 0.08",
+            "countwheel_tenant_schedule_lag_seconds_count{tenant=\"acme\",lane=\"strict\"} 1",
+            "countwheel_throttled_total{tenant=\"acme\",rate=\"trigger\"} 3",
+            "countwheel_throttled_total{tenant=\"_other\",rate=\"catch_up\"} 0",
         ] {
             assert!(page.lines().any(|there| there == line), "{line} is missing in\n{page}");
         }

@@ -9,7 +9,7 @@ use super::{
     words::{self, word},
 };
 use crate::{
-    engine::{Described, Forecast, Health, Page, Readiness},
+    engine::{Backfilled, Described, Forecast, Health, Page, Readiness, Triggered},
     kernel::{
         calendar::{Gap, Warning},
         id::{OccurrenceId, ScheduleId},
@@ -22,7 +22,7 @@ use crate::{
 
 /// An instant, written as RFC 3339.
 #[derive(Clone, Copy)]
-struct Instant(UnixMs);
+pub(crate) struct Instant(pub(crate) UnixMs);
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -31,7 +31,7 @@ impl Serialize for Instant {
 }
 
 /// An id, written with hyphens.
-struct Id<T>(T);
+pub(crate) struct Id<T>(pub(crate) T);
 
 impl<T: std::fmt::Display> Serialize for Id<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -273,6 +273,30 @@ impl<'a> ReceiptedBody<'a> {
                 truncated: receipt.truncated,
             },
         }
+    }
+}
+
+/// What a trigger answers.
+#[derive(Serialize)]
+pub(crate) struct TriggeredBody {
+    occurrence_id: Id<OccurrenceId>,
+}
+
+impl From<&Triggered> for TriggeredBody {
+    fn from(triggered: &Triggered) -> Self {
+        Self { occurrence_id: Id(triggered.occurrence_id) }
+    }
+}
+
+/// What a backfill answers.
+#[derive(Serialize)]
+pub(crate) struct BackfilledBody {
+    occurrences: u64,
+}
+
+impl From<&Backfilled> for BackfilledBody {
+    fn from(backfilled: &Backfilled) -> Self {
+        Self { occurrences: backfilled.occurrences }
     }
 }
 

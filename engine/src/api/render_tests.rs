@@ -3,26 +3,19 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kernel::{
-    calendar::{CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
-    id::Kind,
-    occurrence::Lane,
-    schedule::{AtLocal, ScheduleState},
+use crate::{
+    api::schemas::check::assert_fits,
+    kernel::{
+        calendar::{CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
+        id::Kind,
+        occurrence::Lane,
+        policy::{Effect, Overlap},
+        schedule::{AtLocal, ScheduleState},
+    },
 };
 
 fn spec(rule: Rule) -> Spec {
-    Spec {
-        tenant: "acme".into(),
-        queue: "billing".into(),
-        name: None,
-        rule,
-        at_local: None,
-        start_at: None,
-        end_at: None,
-        payload: b"hi".to_vec(),
-        flexible_window_ms: 0,
-        max_lateness_ms: 60_000,
-    }
+    Spec { queue: "billing".into(), payload: b"hi".to_vec(), ..Spec::new("acme", rule) }
 }
 
 fn cron() -> Rule {
@@ -58,8 +51,10 @@ fn shown(body: impl Serialize) -> Value {
 #[test]
 fn a_schedule_shows_its_spec_with_every_default_and_what_the_engine_knows() {
     let described = Described { schedule: schedule(spec(cron())), warnings: vec![] };
+    let body = shown(DescribedBody::from(&described));
+    assert_fits(&body, "Described");
     assert_eq!(
-        shown(DescribedBody::from(&described)),
+        body,
         json!({
             "schedule": {
                 "schedule_id": "07070707-0707-0707-0707-070707070707", "version": 1, "state": "active",
@@ -82,7 +77,11 @@ fn a_schedule_shows_its_spec_with_every_default_and_what_the_engine_knows() {
 
 #[test]
 fn each_kind_of_rule_is_shown_as_it_may_be_sent() {
-    let rule = |spec: Spec| shown(ScheduleBody::from(&schedule(spec)))["rule"].clone();
+    let rule = |spec: Spec| {
+        let body = shown(ScheduleBody::from(&schedule(spec)));
+        assert_fits(&body, "Schedule");
+        body["rule"].clone()
+    };
     let anchor = UnixMs(1_793_511_000_000);
     assert_eq!(
         rule(spec(Rule::Every { every_ms: 300_000, anchor: Some(anchor) })),
@@ -115,6 +114,10 @@ fn durations_are_shown_in_their_largest_unit_and_the_default_as_documented() {
     assert_eq!(body(Spec { max_lateness_ms: 0, ..spec(cron()) })["max_lateness"], json!("0ms"));
 }
 
+fn range(disposition: RangeDisposition, last: i64) -> InstantRange {
+    InstantRange { kind: Kind::Regular, disposition, first: UnixMs(0), last: UnixMs(last), count: 2 }
+}
+
 #[test]
 fn a_history_has_occurrences_and_ranges_without_an_id() {
     let occurrence = Occurrence {
@@ -134,18 +137,18 @@ fn a_history_has_occurrences_and_ranges_without_an_id() {
         attempt_count: 0,
         attempts: Vec::new(),
     };
-    let missed =
-        InstantRange { disposition: RangeDisposition::Missed, first: UnixMs(0), last: UnixMs(999), count: None };
+    let missed = range(RangeDisposition::Missed, 999);
     let page = Page {
         items: vec![HistoryItem::Range(missed), HistoryItem::Occurrence(occurrence)],
         next_cursor: Some("opaque".into()),
     };
-    let body: PageBody<'_, HistoryBody<'_>> = (&page).into();
+    let body = shown(PageBody::<HistoryBody<'_>>::from(&page));
+    assert_fits(&body, "HistoryPage");
     assert_eq!(
-        shown(body),
+        body,
         json!({"items": [
             {"occurrence_id": null, "state": "MISSED", "reason": null, "scheduled_for": "1970-01-01T00:00:00.000Z",
-             "scheduled_until": "1970-01-01T00:00:00.999Z", "count": null},
+             "scheduled_until": "1970-01-01T00:00:00.999Z", "count": 2},
             {"occurrence_id": "01010101-0101-0101-0101-010101010101",
              "schedule_id": "07070707-0707-0707-0707-070707070707", "version": 2, "tenant": "acme",
              "queue": "billing", "kind": "regular", "lane": "catchup", "scheduled_for": "1970-01-01T00:00:01.000Z",
@@ -157,8 +160,7 @@ fn a_history_has_occurrences_and_ranges_without_an_id() {
 
 #[test]
 fn a_receipt_lists_what_was_canceled_kept_and_disposed_of() {
-    let gone =
-        InstantRange { disposition: RangeDisposition::Canceled, first: UnixMs(0), last: UnixMs(1_000), count: Some(2) };
+    let gone = range(RangeDisposition::Canceled(Reason::Paused), 1_000);
     let receipt = Receipt {
         version: 2,
         canceled: vec![OccurrenceId([1; 16])],
@@ -167,10 +169,47 @@ fn a_receipt_lists_what_was_canceled_kept_and_disposed_of() {
         ..Receipt::default()
     };
     let schedule = schedule(spec(cron()));
+    let body = shown(ReceiptedBody::new(&schedule, &receipt));
+    assert_fits(&body, "Receipted");
     assert_eq!(
-        shown(ReceiptedBody::new(&schedule, &receipt))["receipt"],
+        body["receipt"],
         json!({"version": 2, "canceled": ["01010101-0101-0101-0101-010101010101"], "kept": [],
-            "cancel_requested": [], "truncated": 3, "ranges": [{"reason": "canceled",
+            "cancel_requested": [], "truncated": 3, "ranges": [{"reason": "paused",
             "from": "1970-01-01T00:00:00.000Z", "to": "1970-01-01T00:00:01.000Z", "count": 2}]})
     );
+}
+
+#[test]
+fn policies_are_shown_as_they_may_be_sent() {
+    let shown = |spec: Spec| shown(ScheduleBody::from(&schedule(spec)));
+    let body = shown(Spec {
+        misfire: Misfire::CatchUp { limit: 7 },
+        overlap: Overlap::QueueOne,
+        effect: Effect::NonIdempotent,
+        review_owner: Some("ops".into()),
+        retry: Retry { deadline_ms: Some(90_000), budget: Some(3), ..Retry::default() },
+        ..spec(cron())
+    });
+    assert_fits(&body, "Schedule");
+    assert_eq!(body["misfire"], json!({"policy": "CATCH_UP", "limit": 7}));
+    assert_eq!(body["retry"], json!({"max_attempts": 5, "base": "1s", "cap": "10m", "deadline": "90s", "budget": 3}));
+    assert_eq!((&body["overlap"], &body["effect"]), (&json!("QUEUE_ONE"), &json!("non_idempotent")));
+}
+
+#[test]
+fn what_is_small_fits_its_schema_too() {
+    let id = OccurrenceId([1; 16]);
+    assert_fits(&shown(TriggeredBody::from(&Triggered { occurrence_id: id, is_new: true })), "Triggered");
+    assert_fits(&shown(BackfilledBody::from(&Backfilled { occurrences: 3, is_new: true })), "Backfilled");
+    let health = Health {
+        live: true,
+        reasons: vec!["all is well".into()],
+        version: "0",
+        tz_release: "2026c".into(),
+        shards: 2,
+        rehearsal: false,
+    };
+    assert_fits(&shown(HealthBody::from(&health)), "Health");
+    let readiness = Readiness { ready: false, reasons: vec![] };
+    assert_fits(&shown(ReadinessBody::from(&readiness)), "Readiness");
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    fields::{Fields, invalid, not_built, quoted},
+    fields::{Fields, invalid, quoted},
+    shape::{Field, Shape},
     words,
 };
 use crate::{
@@ -15,8 +16,30 @@ use crate::{
 pub(crate) const EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=366 * 86_400_000;
 
 /// All fields of all kinds of rule.
-pub(crate) const RULE_FIELDS: [&str; 11] =
-    ["cron", "every", "every_ms", "at", "at_local", "zone", "fold", "gap", "day_match", "anchor", "basis"];
+pub(crate) const RULE: &[Field] = &[
+    Field::new("cron", Shape::Text, "5 fields, or 6 with seconds first, or a nickname such as @daily"),
+    Field::new("every", Shape::Duration, "elapsed time between instants, 1s to 366d"),
+    Field::new("every_ms", Shape::Whole(*EVERY_MS.start(), *EVERY_MS.end()), "the same in milliseconds"),
+    Field::new("at", Shape::Instant, "one instant"),
+    Field::new("at_local", Shape::Text, "one wall time of the zone, such as 2026-11-01T01:30:00"),
+    Field::new("zone", Shape::Text, "IANA zone of cron and at_local"),
+    Field::new(
+        "fold",
+        Shape::Words(folds),
+        "repeated wall times: auto, once, both for cron, first, second for at_local",
+    ),
+    Field::new("gap", Shape::Words(|| words::names(words::GAP)), "wall times that do not exist; at_local: shift only"),
+    Field::new("day_match", Shape::Words(|| words::names(words::DAY_MATCH)), "what two restricted day fields mean"),
+    Field::new("anchor", Shape::Instant, "an instant of the grid of every"),
+    Field::new("basis", Shape::Words(|| BASES.to_vec()), "what every counts from"),
+];
+
+/// What an interval may count from; only the first is built.
+const BASES: [&str; 3] = ["slot", "completion", "start"];
+
+fn folds() -> Vec<&'static str> {
+    [words::names(words::FOLD), words::names(words::LOCAL_FOLD)].concat()
+}
 
 const KINDS: &str = "cron, every, at or at_local";
 
@@ -62,10 +85,12 @@ fn every(rule: &mut Fields) -> Result<NewRule, Refusal> {
     let every_ms = rule.duration_ms("every", "every_ms", EVERY_MS)?.ok_or_else(|| rule.missing("every"))?;
     match rule.text("basis")?.as_deref() {
         None | Some("slot") => {}
-        Some("completion" | "start") => return Err(not_built(rule.at("basis"), "\"slot\"")),
         Some(other) => {
-            let message = format!("{} must be one of slot, completion, start", quoted(other));
-            return Err(invalid(rule.at("basis"), message));
+            let problem = match BASES.contains(&other) {
+                true => "is not built yet: leave it out or give \"slot\"".to_owned(),
+                false => format!("must be one of {}", BASES.join(", ")),
+            };
+            return Err(invalid(rule.at("basis"), format!("{} {problem}", quoted(other))));
         }
     }
     Ok(NewRule::Every { every: Duration::from_millis(every_ms), anchor: rule.instant("anchor")? })
@@ -89,13 +114,14 @@ fn at_local(rule: &mut Fields) -> Result<NewRule, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::fields::Null;
     use crate::kernel::{
         calendar::{DayMatch, FoldChoice, Gap, LocalFold},
         time::UnixMs,
     };
 
     fn read_rule(json: &str) -> Result<NewRule, Refusal> {
-        read(Fields::of(serde_json::from_str(json).unwrap(), "rule", &RULE_FIELDS)?)
+        read(Fields::of(serde_json::from_str(json).unwrap(), "rule", RULE, Null::LeftOut)?)
     }
 
     #[test]

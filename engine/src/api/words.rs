@@ -5,6 +5,7 @@ use crate::kernel::{
     occurrence::State,
     policy::{Effect, Misfire, Overlap},
     schedule::ScheduleState,
+    shard::Pending,
 };
 
 /// A choice of words.
@@ -38,6 +39,7 @@ pub(crate) const OVERLAP: Words<Overlap> = &[
 ];
 pub(crate) const EFFECT: Words<Effect> =
     &[(Effect::Idempotent.as_str(), Effect::Idempotent), (Effect::NonIdempotent.as_str(), Effect::NonIdempotent)];
+pub(crate) const PENDING: Words<Pending> = &[("cancel", Pending::Cancel), ("keep", Pending::Keep)];
 pub(crate) const OCCURRENCE_STATE: Words<State> = &[
     (State::Scheduled.as_str(), State::Scheduled),
     (State::Enqueued.as_str(), State::Enqueued),
@@ -51,13 +53,15 @@ pub(crate) const OCCURRENCE_STATE: Words<State> = &[
     (State::Canceled.as_str(), State::Canceled),
 ];
 
+/// The words of a choice.
+pub(crate) fn names<T>(words: Words<T>) -> Vec<&'static str> {
+    words.iter().map(|(word, _)| *word).collect()
+}
+
 /// What a choice means that is written with `word`; the error lists the words there are.
 pub(crate) fn meaning<T: Copy>(words: Words<T>, word: &str) -> Result<T, String> {
     let found = words.iter().find(|(known, _)| *known == word);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let known: Vec<&str> = words.iter().map(|(known, _)| *known).collect();
-        format!("must be one of {}", known.join(", "))
-    })
+    found.map(|(_, value)| *value).ok_or_else(|| format!("must be one of {}", names(words).join(", ")))
 }
 
 /// How `value` is written.

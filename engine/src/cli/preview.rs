@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 
-use super::preview_batch;
+use super::{preview_batch, report::misused};
 use crate::{
     kernel::{
         calendar::{
@@ -22,9 +22,6 @@ use crate::{
     },
     shell::tzdata,
 };
-
-/// The exit code for a call that has to be corrected.
-const USAGE: u8 = 2;
 
 /// Show the next instants of a cron expression in a zone, and what gaps and folds do to it.
 #[derive(Args, Debug)]
@@ -92,8 +89,7 @@ pub fn run(args: &PreviewArgs) -> ExitCode {
 }
 
 fn refuse(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("countwheel: preview: {error}");
-    ExitCode::from(USAGE)
+    misused(format_args!("preview: {error}"))
 }
 
 fn print(text: &str) -> io::Result<()> {

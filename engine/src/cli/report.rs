@@ -10,10 +10,19 @@ use tracing_subscriber::EnvFilter;
 
 /// Prints `countwheel: ...` as one line on stderr and gives the code 1.
 pub(crate) fn failed(error: impl Display) -> ExitCode {
-    let line = error.to_string().replace(['\n', '\r'], " ");
-    // Nobody left to read stderr: the code still says it.
-    let _ = writeln!(std::io::stderr(), "countwheel: {line}");
+    note(format_args!("countwheel: {}", error.to_string().replace(['\n', '\r'], " ")));
     ExitCode::FAILURE
+}
+
+/// The same for a call that has to be corrected: the code 2.
+pub(crate) fn misused(error: impl Display) -> ExitCode {
+    let _ = failed(error);
+    ExitCode::from(2)
+}
+
+/// Prints a line on stderr. Nobody left to read it is no reason to stop: the code still says what came of it.
+pub(crate) fn note(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints a line on stdout at once. A reader that went away is no reason to stop.

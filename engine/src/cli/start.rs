@@ -2,7 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{builder::RedisOptions, engine::Engine, error::OpenError, kernel::time::UnixMs};
+use crate::{
+    builder::{Builder, RedisOptions},
+    engine::Engine,
+    error::OpenError,
+    kernel::time::UnixMs,
+};
 
 /// Everything a command may say about the engine it wants.
 #[derive(Clone, Default)]
@@ -14,6 +19,10 @@ pub(crate) struct Start {
     pub(crate) tzdata: Option<PathBuf>,
     pub(crate) lead: Option<Duration>,
     pub(crate) horizon: Option<Duration>,
+    pub(crate) segment_bytes: Option<u64>,
+    pub(crate) reserve_bytes: Option<u64>,
+    pub(crate) live_limit: Option<usize>,
+    pub(crate) mailbox: Option<usize>,
 }
 
 /// The clock of a rehearsal.
@@ -25,6 +34,11 @@ pub(crate) struct Rehearse {
 
 /// Opens the engine.
 pub(crate) async fn open(start: Start) -> Result<Engine, OpenError> {
+    builder(start).open().await
+}
+
+/// The engine as it was asked for, not yet open.
+pub(crate) fn builder(start: Start) -> Builder {
     let mut builder = Engine::builder(start.data);
     if let Some(shards) = start.shards {
         builder = builder.shards(shards);
@@ -44,5 +58,17 @@ pub(crate) async fn open(start: Start) -> Result<Engine, OpenError> {
     if let Some(horizon) = start.horizon {
         builder = builder.horizon(horizon);
     }
-    builder.open().await
+    if let Some(bytes) = start.segment_bytes {
+        builder = builder.segment_bytes(bytes);
+    }
+    if let Some(bytes) = start.reserve_bytes {
+        builder = builder.reserve_bytes(bytes);
+    }
+    if let Some(occurrences) = start.live_limit {
+        builder = builder.live_limit(occurrences);
+    }
+    if let Some(calls) = start.mailbox {
+        builder = builder.mailbox(calls);
+    }
+    builder
 }

@@ -51,8 +51,8 @@ pub fn run(args: WalArgs) -> ExitCode {
     let (dir, act): (_, Act) = match &args.action {
         Action::Inspect { dir } => (dir, |log| {
             let found = inspect(&OsFs, log)?;
-            let is_damaged = matches!(found.ending, Ending::Damaged(_));
-            Ok((inspection(log, &found), if is_damaged { DAMAGED } else { FINE }))
+            let is_sound = !matches!(found.ending, Ending::Damaged(_)) && found.foreign.is_empty();
+            Ok((inspection(log, &found), if is_sound { FINE } else { DAMAGED }))
         }),
         Action::Verify { dir } => (dir, |log| Ok((verification(log, &verify(&OsFs, log)?), FINE))),
         Action::Repair { dir } => (dir, |log| Ok((report(log, &repair(&OsFs, log)?), FINE))),
@@ -72,13 +72,24 @@ pub fn run(args: WalArgs) -> ExitCode {
                 code
             }
             Err(error) => {
-                eprintln!("countwheel: {}: {error}", log.display());
+                eprintln!("countwheel: {}: {}", log.display(), complaint(&error));
                 DAMAGED
             }
         };
         worst = worst.max(code);
     }
     ExitCode::from(worst)
+}
+
+/// What is wrong, and what to do about it besides what was just done.
+fn complaint(error: &OpenError) -> String {
+    match error {
+        OpenError::Corrupt(damage) => {
+            let dir = damage.dir.display();
+            format!("{damage}: to give up everything from there on, run 'countwheel wal repair {dir}'")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The logs in a directory, in order.
@@ -125,6 +136,9 @@ fn inspection(log: &Path, found: &Inspection) -> String {
     for path in &found.temporary {
         text += &format!("  temporary {}\n", path.display());
     }
+    for path in &found.foreign {
+        text += &format!("  foreign {}: move it away, the log does not open beside it\n", path.display());
+    }
     for path in &found.quarantined {
         text += &format!("  quarantined {}\n", path.display());
     }
@@ -143,7 +157,7 @@ fn verification(log: &Path, found: &Inspection) -> String {
 }
 
 fn report(log: &Path, done: &Repair) -> String {
-    if done.damages.is_empty() {
+    if done.damages.is_empty() && done.foreign.is_empty() {
         return format!("{}: nothing to repair: records up to {}\n", log.display(), done.kept);
     }
     let mut text = format!("{}\n", log.display());
@@ -151,8 +165,19 @@ fn report(log: &Path, done: &Repair) -> String {
         let (path, offset) = (damage.path.display(), damage.offset);
         text += &format!("  {path} at byte {offset}: expected {}, found {}\n", damage.expected, damage.found);
     }
+    for path in &done.foreign {
+        text += &format!("  {} is none of the log's: moved away\n", path.display());
+    }
     for path in &done.quarantined {
         text += &format!("  kept a copy in {}\n", path.display());
+    }
+    for segment in &done.whole_segments {
+        text += &format!(
+            "  {} is a whole segment, given up only for the damage before it: records {} to {}\n",
+            segment.copy.display(),
+            segment.first,
+            segment.last
+        );
     }
     text + &match done.given_up {
         Some((first, last)) => format!("  gave up records {first} to {last}; the last is now {}\n", done.kept),
@@ -208,7 +233,11 @@ mod tests {
         let mut records = Records::new();
         records.push(1, b"one");
         for _ in 0..5 {
-            log.append(&records, Urgency::Prompt).unwrap();
+            let last = log.append(&records, Urgency::Prompt).unwrap();
+            // A batch each, and so a segment each.
+            while log.durable() < last {
+                std::thread::yield_now();
+            }
         }
         log.close().unwrap();
     }
@@ -229,6 +258,31 @@ mod tests {
         assert_eq!(run_on("inspect", dir.path()), ExitCode::from(DAMAGED));
         assert_eq!(run_on("repair", dir.path()), ExitCode::SUCCESS);
         assert_eq!(run_on("verify", dir.path()), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_person_is_told_what_to_do_next_and_what_was_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        make_log(dir.path());
+        let stray = dir.path().join("wal/notes.txt");
+        std::fs::write(&stray, "mine").unwrap();
+        let said = complaint(&verify(&OsFs, dir.path()).unwrap_err());
+        assert!(said.contains("notes.txt is a file with another name") && said.contains("move it away"), "{said}");
+        assert!(inspection(dir.path(), &inspect(&OsFs, dir.path()).unwrap()).contains("foreign"));
+        std::fs::remove_file(&stray).unwrap();
+
+        let segment = dir.path().join("wal/00000000000000000002.wal");
+        let mut bytes = std::fs::read(&segment).unwrap();
+        bytes[4_096 + 106] ^= 1;
+        std::fs::write(&segment, bytes).unwrap();
+        let said = complaint(&verify(&OsFs, dir.path()).unwrap_err());
+        assert!(said.contains("wal repair") && !said.contains("wal verify"), "{said}");
+        let said = report(dir.path(), &repair(&OsFs, dir.path()).unwrap());
+        assert_eq!(said.matches("is a whole segment").count(), 3, "{said}");
+        assert!(
+            said.contains("records 3 to 3") && said.contains("gave up records 2 to 5; the last is now 1"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The handle: what an embedder and the HTTP server can ask of a running engine.
 
+mod batch;
 mod readers;
 mod schedules;
 mod settings;
 
+pub use batch::KeyedSchedule;
+#[cfg(feature = "server")]
+pub(crate) use batch::Prepared;
 pub use readers::{HistoryFilter, Page};
 pub use schedules::{Backfilled, Described, Made, Pending, Receipted, Triggered, Update};
 pub use settings::{Backlog, BacklogBucket, QueueSettings, Quotas, TenantSettings};
@@ -264,6 +268,8 @@ impl Engine {
             ready: self.readiness().ready,
             engine_clock_behind: std::time::Duration::from_millis(behind_ms.max(0).cast_unsigned()),
             clock_steps_total: steps,
+            log_states: countwheel_wal::State::NAMES
+                .map(|name| statuses.iter().filter(|status| status.log_state.name() == name).count() as u64),
             shards: statuses.into_iter().map(|status| status.metrics).collect(),
         }
     }

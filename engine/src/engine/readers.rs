@@ -67,7 +67,7 @@ impl Engine {
         }
         if let Some(bound) = self.bound_tenant() {
             if filter.tenant.as_deref().is_some_and(|asked| asked != bound) {
-                return Err(CallError::NotFound);
+                return Err(CallError::ForeignTenant);
             }
             filter.tenant = Some(bound.to_owned());
         }

@@ -93,7 +93,7 @@ impl Engine {
         Err(CallError::Overloaded)
     }
 
-    fn as_described(&self, schedule: Schedule, new: &NewSchedule) -> Result<Made, CallError> {
+    pub(super) fn as_described(&self, schedule: Schedule, new: &NewSchedule) -> Result<Made, CallError> {
         let said = Changes { rule: Some(new.rule.clone()), ..new.rest.clone() };
         let described = resolve_changes(&schedule.spec, &said, self.now(), &self.running().rules);
         if described.is_ok_and(|spec| spec == schedule.spec) {
@@ -192,9 +192,9 @@ impl Engine {
     }
 
     /// What is another tenant's is not there.
-    fn check_tenant(&self, tenant: &str) -> Result<(), CallError> {
+    pub(super) fn check_tenant(&self, tenant: &str) -> Result<(), CallError> {
         match self.bound_tenant() {
-            Some(bound) if bound != tenant => Err(CallError::NotFound),
+            Some(bound) if bound != tenant => Err(CallError::ForeignTenant),
             _ => Ok(()),
         }
     }
@@ -210,7 +210,7 @@ impl Engine {
         Ok(resolved.map_err(|_| CallError::Stopping)??)
     }
 
-    pub(super) fn describe(&self, schedule: Schedule) -> Described {
+    pub(crate) fn describe(&self, schedule: Schedule) -> Described {
         let warnings = self.warnings(&schedule.spec, schedule.updated_at);
         Described { schedule, warnings }
     }
@@ -223,7 +223,7 @@ impl Engine {
     }
 }
 
-fn check_key(key: &str) -> Result<(), Refusal> {
+pub(super) fn check_key(key: &str) -> Result<(), Refusal> {
     if (1..=255).contains(&key.len()) {
         return Ok(());
     }
@@ -242,7 +242,7 @@ fn discriminator(key: Option<&str>) -> Result<Vec<u8>, CallError> {
     }
 }
 
-fn random_bytes() -> Result<[u8; 16], CallError> {
+pub(super) fn random_bytes() -> Result<[u8; 16], CallError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| CallError::Overloaded)?;
     Ok(bytes)
@@ -256,9 +256,10 @@ impl Engine {
     /// [`CallError::NoOccurrence`], [`CallError::Archived`], or see [`CallError`].
     pub async fn occurrence(&self, id: OccurrenceId) -> Result<crate::kernel::occurrence::Occurrence, CallError> {
         for shard in 0..self.shards() {
-            let tenant = self.tenant.clone();
-            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, tenant, reply }).await? {
-                return Ok(found);
+            // Whose it is is looked at here: another tenant's is not there, which is not the same as archived.
+            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, reply }).await? {
+                let is_seen = self.bound_tenant().is_none_or(|tenant| tenant == found.tenant);
+                return if is_seen { Ok(found) } else { Err(CallError::NoOccurrence) };
             }
         }
         Err(if id.is_well_formed() && id.scheduled_for() <= self.now() {

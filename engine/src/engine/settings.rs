@@ -44,11 +44,11 @@ impl Engine {
     /// What is set for a tenant; the defaults where nothing was.
     ///
     /// # Errors
-    /// A name that is none; [`CallError::NotFound`] for a handle that is bound to another tenant.
+    /// A name that is none; [`CallError::ForeignTenant`] for a handle that is bound to another tenant.
     pub fn tenant(&self, name: &str) -> Result<TenantSettings, CallError> {
         check("tenant", name)?;
         if self.bound_tenant().is_some_and(|bound| bound != name) {
-            return Err(CallError::NotFound);
+            return Err(CallError::ForeignTenant);
         }
         Ok(self
             .running()
@@ -61,7 +61,7 @@ impl Engine {
     /// not: set it again.
     ///
     /// # Errors
-    /// A [`Refusal`] that names the field; [`CallError::NotFound`] for a handle that is bound to a tenant; or see
+    /// A [`Refusal`] that names the field; [`CallError::ForeignTenant`] for a handle that is bound to a tenant; or see
     /// [`CallError`].
     pub async fn set_tenant(&self, name: &str, settings: TenantSettings) -> Result<TenantSettings, CallError> {
         check("tenant", name)?;
@@ -79,7 +79,7 @@ impl Engine {
     /// What is set for a queue; the defaults where nothing was.
     ///
     /// # Errors
-    /// A name that is none; [`CallError::NotFound`] for a handle that is bound to a tenant.
+    /// A name that is none; [`CallError::ForeignTenant`] for a handle that is bound to a tenant.
     pub fn queue(&self, name: &str) -> Result<QueueSettings, CallError> {
         check("queue", name)?;
         self.check_unbound()?;
@@ -107,12 +107,12 @@ impl Engine {
     /// What is due and waits, as the shards said a moment ago.
     ///
     /// # Errors
-    /// [`CallError::NotFound`] for a handle that is bound to a tenant.
+    /// [`CallError::ForeignTenant`] for a handle that is bound to a tenant.
     pub fn backlog(&self) -> Result<Backlog, CallError> {
         self.check_unbound()?;
         let (mut due, mut per_second) = (DueBacklog::default(), 0.0);
         for status in self.statuses() {
-            due.add(&status.backlog);
+            due.add(&status.metrics.backlog);
             per_second += status.enqueued_per_second;
         }
         let limits = AGES_MS.iter().copied().map(Some).chain([None]);
@@ -132,7 +132,7 @@ impl Engine {
 
     /// What is set for everybody is not there for a handle that is bound to a tenant.
     fn check_unbound(&self) -> Result<(), CallError> {
-        if self.bound_tenant().is_some() { Err(CallError::NotFound) } else { Ok(()) }
+        if self.bound_tenant().is_some() { Err(CallError::ForeignTenant) } else { Ok(()) }
     }
 
     /// Asks all shards, waiting for room in their mailboxes, and for all their answers.

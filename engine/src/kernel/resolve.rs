@@ -139,7 +139,9 @@ fn invalid<T>(field: &str, message: String) -> Result<T, Refusal> {
 fn check_shape(spec: &Spec) -> Result<(), Refusal> {
     for (field, name) in [("tenant", &spec.tenant), ("queue", &spec.queue)] {
         if let Err(problem) = check_name(name) {
-            return invalid(field, format!("{field} {problem}"));
+            // What is longer than any name is not repeated.
+            let shown = if name.len() <= 64 { format!("{name:?}") } else { field.to_owned() };
+            return invalid(field, format!("{shown} {problem}"));
         }
     }
     for (field, text) in [("name", &spec.name), ("review_owner", &spec.review_owner)] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use actix::Message;
 use tokio::sync::oneshot;
 
+use super::creations::Created;
 use crate::{
     error::CallError,
     kernel::{
@@ -38,6 +39,10 @@ pub(crate) enum Ask {
     Create {
         creation: Box<Creation>,
         reply: ReplyTo<Schedule>,
+    },
+    CreateMany {
+        creations: Arc<[Creation]>,
+        reply: ReplyTo<Vec<Created>>,
     },
     Update {
         target: Target,
@@ -87,7 +92,6 @@ pub(crate) enum Ask {
     },
     Occurrence {
         id: OccurrenceId,
-        tenant: Option<Arc<str>>,
         reply: ReplyTo<Option<Occurrence>>,
     },
     Take {

@@ -1,26 +1,41 @@
-//! What holds for tenants and queues over all shards of the process: settings, and later what they still may use.
+//! What holds for tenants and queues over all shards of the process: their settings, and what they may still use.
+//!
+//! Every shard has a [`ShardPermits`], which knows the accounts by the shard's own numbers, so that a release costs an
+//! atomic, and no lock. Counts of schedules are sums of rows: each shard tells how its own change.
 
 use std::sync::{
     Arc, Mutex, PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
 use hashbrown::HashMap;
 
-use crate::kernel::tenant::{QueueSettings, Revised, TenantSettings};
+use super::token_bucket::TokenBucket;
+use crate::kernel::{
+    permits::{Draw, Permits},
+    tenant::{QueueSettings, Revised, TenantSettings},
+    time::UnixMs,
+};
 
 /// A tenant.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Account {
     set: Mutex<Revised<TenantSettings>>,
+    triggers: TokenBucket,
+    catch_up: TokenBucket,
+    /// Schedules that are active or paused, and room that was set aside for some.
+    schedules: AtomicI64,
+    /// At most this many; `i64::MAX` for no limit.
+    schedules_limit: AtomicI64,
     /// The highest revision that was ever given away; it may have reached only some shards.
     given: AtomicU64,
 }
 
 /// A queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Target {
     set: Mutex<Revised<QueueSettings>>,
+    catch_up: TokenBucket,
     /// The highest revision that was ever given away; it may have reached only some shards.
     given: AtomicU64,
 }
@@ -32,6 +47,33 @@ pub(crate) struct Ledger {
     queues: RwLock<HashMap<Arc<str>, Arc<Target>>>,
     /// Held while something is set: revisions are given one after another.
     pub(crate) setting: tokio::sync::Mutex<()>,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        let set: Revised<TenantSettings> = Revised::default();
+        let quotas = set.settings.quotas;
+        Self {
+            triggers: TokenBucket::new(quotas.trigger_per_second),
+            catch_up: TokenBucket::new(quotas.catch_up_per_second),
+            schedules: AtomicI64::new(0),
+            schedules_limit: AtomicI64::new(limit(quotas.schedules)),
+            set: Mutex::new(set),
+            given: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        let set: Revised<QueueSettings> = Revised::default();
+        let catch_up = TokenBucket::new(set.settings.catch_up_per_second);
+        Self { set: Mutex::new(set), catch_up, given: AtomicU64::new(0) }
+    }
+}
+
+fn limit(quota: Option<u64>) -> i64 {
+    quota.map_or(i64::MAX, |quota| i64::try_from(quota).unwrap_or(i64::MAX))
 }
 
 impl Account {
@@ -50,7 +92,18 @@ impl Account {
         self.given.fetch_max(set.revision, Relaxed);
         if set.revision > known.revision {
             *known = set;
+            let quotas = set.settings.quotas;
+            self.triggers.set(quotas.trigger_per_second);
+            self.catch_up.set(quotas.catch_up_per_second);
+            self.schedules_limit.store(limit(quotas.schedules), Relaxed);
         }
+    }
+
+    /// Sets room for one more schedule aside.
+    fn reserve_schedule(&self) -> Result<(), u64> {
+        let limit = self.schedules_limit.load(Relaxed);
+        let reserved = self.schedules.fetch_update(Relaxed, Relaxed, |count| (count < limit).then_some(count + 1));
+        reserved.map(drop).map_err(|_| limit.unsigned_abs())
     }
 }
 
@@ -70,6 +123,7 @@ impl Target {
         self.given.fetch_max(set.revision, Relaxed);
         if set.revision > known.revision {
             *known = set;
+            self.catch_up.set(set.settings.catch_up_per_second);
         }
     }
 }
@@ -119,4 +173,148 @@ impl Ledger {
 fn sorted<T>(mut all: Vec<(Arc<str>, T)>) -> Vec<(Arc<str>, T)> {
     all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     all
+}
+
+/// What one shard may use, by its own numbers.
+#[derive(Debug)]
+pub(crate) struct ShardPermits {
+    ledger: Arc<Ledger>,
+    tenants: Vec<Arc<Account>>,
+    queues: Vec<Arc<Target>>,
+    /// Where room for a schedule was set aside in this turn.
+    reserved: Vec<Arc<Account>>,
+}
+
+impl ShardPermits {
+    pub(crate) const fn new(ledger: Arc<Ledger>) -> Self {
+        Self { ledger, tenants: Vec::new(), queues: Vec::new(), reserved: Vec::new() }
+    }
+}
+
+impl Permits for ShardPermits {
+    fn tenant_named(&mut self, name: &Arc<str>) {
+        self.tenants.push(self.ledger.tenant(name));
+    }
+
+    fn queue_named(&mut self, name: &Arc<str>) {
+        self.queues.push(self.ledger.queue(name));
+    }
+
+    fn take(&mut self, draw: Draw, wanted: usize, now: UnixMs) -> usize {
+        match draw {
+            Draw::Trigger { tenant } => self.tenants[tenant as usize].triggers.take(wanted, now),
+            Draw::CatchUp { tenant, queue } => {
+                let of_tenant = &self.tenants[tenant as usize].catch_up;
+                let granted = of_tenant.take(wanted, now);
+                let of_both = self.queues[queue.0 as usize].catch_up.take(granted, now);
+                of_tenant.give_back(granted - of_both);
+                of_both
+            }
+        }
+    }
+
+    fn give_back(&mut self, draw: Draw, unused: usize) {
+        match draw {
+            Draw::Trigger { tenant } => self.tenants[tenant as usize].triggers.give_back(unused),
+            Draw::CatchUp { tenant, queue } => {
+                self.tenants[tenant as usize].catch_up.give_back(unused);
+                self.queues[queue.0 as usize].catch_up.give_back(unused);
+            }
+        }
+    }
+
+    fn ready_at(&self, draw: Draw, now: UnixMs) -> UnixMs {
+        match draw {
+            Draw::Trigger { tenant } => self.tenants[tenant as usize].triggers.ready_at(now),
+            Draw::CatchUp { tenant, queue } => {
+                let of_queue = self.queues[queue.0 as usize].catch_up.ready_at(now);
+                self.tenants[tenant as usize].catch_up.ready_at(now).max(of_queue)
+            }
+        }
+    }
+
+    fn reserve_schedule(&mut self, tenant: &str) -> Result<(), u64> {
+        let account = self.ledger.tenant(tenant);
+        account.reserve_schedule()?;
+        self.reserved.push(account);
+        Ok(())
+    }
+
+    fn end_reservations(&mut self) {
+        for account in self.reserved.drain(..) {
+            account.schedules.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn schedules_changed(&mut self, tenant: u32, by: i64) {
+        self.tenants[tenant as usize].schedules.fetch_add(by, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{occurrence::QueueNo, tenant::Quotas};
+
+    const NOON: UnixMs = UnixMs(1_793_534_400_000);
+
+    fn shard(ledger: &Arc<Ledger>) -> ShardPermits {
+        let mut shard = ShardPermits::new(Arc::clone(ledger));
+        shard.tenant_named(&"acme".into());
+        shard.queue_named(&"mail".into());
+        shard
+    }
+
+    fn set(ledger: &Ledger, revision: u64, quotas: Quotas) {
+        ledger.tenant("acme").set(Revised { revision, settings: TenantSettings { weight: 1, quotas } });
+    }
+
+    #[test]
+    fn two_shards_draw_from_one_account() {
+        let ledger = Arc::new(Ledger::default());
+        let (mut one, mut two) = (shard(&ledger), shard(&ledger));
+        set(&ledger, 1, Quotas { trigger_per_second: Some(10), ..Quotas::default() });
+        let draw = Draw::Trigger { tenant: 0 };
+        assert_eq!((one.take(draw, 6, NOON), two.take(draw, 6, NOON), one.take(draw, 6, NOON)), (6, 4, 0));
+        two.give_back(draw, 2);
+        assert_eq!(one.take(draw, 6, NOON), 2);
+        assert_eq!(one.ready_at(draw, NOON), NOON.plus(100));
+    }
+
+    #[test]
+    fn catch_up_needs_the_tenant_s_token_and_the_queue_s() {
+        let ledger = Arc::new(Ledger::default());
+        let mut shard = shard(&ledger);
+        ledger
+            .queue("mail")
+            .set(Revised { revision: 1, settings: QueueSettings { tracked: true, catch_up_per_second: Some(3) } });
+        let draw = Draw::CatchUp { tenant: 0, queue: QueueNo(0) };
+        assert_eq!(shard.take(draw, 2_000, NOON), 3);
+        ledger.queue("mail").set(Revised { revision: 2, settings: QueueSettings::default() });
+        assert_eq!(shard.take(draw, 2_000, NOON), 997, "what the queue did not take was given back to the tenant");
+    }
+
+    #[test]
+    fn room_that_is_set_aside_counts_until_the_turn_is_over() {
+        let ledger = Arc::new(Ledger::default());
+        let (mut one, mut two) = (shard(&ledger), shard(&ledger));
+        set(&ledger, 1, Quotas { schedules: Some(2), ..Quotas::default() });
+        assert_eq!((one.reserve_schedule("acme"), two.reserve_schedule("acme")), (Ok(()), Ok(())));
+        assert_eq!(two.reserve_schedule("acme"), Err(2));
+        one.schedules_changed(0, 1);
+        one.end_reservations();
+        two.end_reservations();
+        assert_eq!(two.reserve_schedule("acme"), Ok(()), "the second was not used");
+        set(&ledger, 2, Quotas { schedules: Some(0), ..Quotas::default() });
+        assert_eq!(one.reserve_schedule("acme"), Err(0));
+    }
+
+    #[test]
+    fn an_older_setting_never_takes_the_place_of_a_later_one() {
+        let ledger = Ledger::default();
+        set(&ledger, 5, Quotas { schedules: Some(5), ..Quotas::default() });
+        set(&ledger, 4, Quotas::default());
+        let account = ledger.tenant("acme");
+        assert_eq!((account.settings().settings.quotas.schedules, account.next_revision()), (Some(5), 6));
+    }
 }

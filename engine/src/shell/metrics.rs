@@ -3,9 +3,10 @@
 //! Nothing here is shared while it is written: a shard adds to its own [`ShardMetrics`] and publishes a clone of it;
 //! who reads adds the clones up. Totals only grow within a process and start at 0 with it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::kernel::occurrence::Lane;
+use super::tenant_metrics::TenantMetrics;
+use crate::kernel::{occurrence::Lane, shard::DueBacklog};
 
 /// Everything that is counted, at one moment.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct MetricsSnapshot {
     pub engine_clock_behind: Duration,
     /// Steps of the wall clock that were seen.
     pub clock_steps_total: ClockSteps,
+    /// How many logs are in each state, in the order of [`countwheel_wal::State::NAMES`].
+    pub log_states: [u64; countwheel_wal::State::NAMES.len()],
     /// One for each shard, in order.
     pub shards: Vec<ShardMetrics>,
 }
@@ -78,6 +81,10 @@ pub struct ShardMetrics {
     pub materialization_lead: DurationHistogram,
     /// Occurrences available and not handed to the queue.
     pub due_backlog: u64,
+    /// The same by lane and by how long it has been available.
+    pub backlog: DueBacklog,
+    /// Lags and throttling by tenant.
+    pub by_tenant: Arc<TenantMetrics>,
     /// Now minus the earliest `available_at` of the due backlog.
     pub oldest_due: Duration,
     /// Occurrences materialised and not yet handed to the queue.
@@ -143,6 +150,8 @@ impl ShardMetrics {
         }
         self.materialization_lead.add(&other.materialization_lead);
         self.due_backlog += other.due_backlog;
+        self.backlog.add(&other.backlog);
+        Arc::make_mut(&mut self.by_tenant).add(&other.by_tenant);
         self.oldest_due = self.oldest_due.max(other.oldest_due);
         self.outbox_backlog += other.outbox_backlog;
         self.relay.add(&other.relay);

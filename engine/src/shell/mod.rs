@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 pub mod clock;
+pub(crate) mod creations;
 mod directory;
 mod journal;
 pub(crate) mod ledger;
@@ -17,6 +18,8 @@ pub(crate) mod shard_actor;
 mod signal;
 pub mod status;
 pub(crate) mod supervise;
+pub mod tenant_metrics;
 pub mod tick;
+mod token_bucket;
 pub mod tzdata;
 pub mod worker;

@@ -76,7 +76,7 @@ mod tests {
         for minute in 0..60 {
             for hour in 0..24 {
                 for day in 1..6 {
-                    cache.cron(&CronSpec::new(&format!("{minute} {hour} {day} * *"), "UTC")).unwrap();
+                    cache.cron(&CronSpec::new(format!("{minute} {hour} {day} * *"), "UTC")).unwrap();
                 }
             }
         }

@@ -3,6 +3,8 @@
 //! A turn is: what the queue said, what the log made durable, time, then whatever arrived; its records go to the log,
 //! and only what rests on durable records leaves.
 
+mod report;
+
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
@@ -11,13 +13,15 @@ use tokio::sync::Notify;
 use super::{
     ask::{Ask, ReplyTo, Taken},
     clock::Clock,
+    creations::create_each,
     journal::Journal,
     local_queue::LocalQueue,
-    metrics::{ClockSteps, LogMetrics, RelayMetrics, ShardMetrics},
+    metrics::ShardMetrics,
     pace::Pace,
     queue::{Away, Queue, QueueEvent, Remembered},
     signal::{Alarm, pulses},
-    status::{ShardStatus, SharedStatus},
+    status::SharedStatus,
+    tenant_metrics::TenantFollower,
 };
 use crate::{
     error::CallError,
@@ -32,8 +36,6 @@ use crate::{
 
 /// How long a clean stop waits for the queue's answers.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// The status that `/metrics` and `/readyz` read is renewed at most this often.
-const STATUS_EVERY_MS: i64 = 100;
 
 /// Which queue a shard delivers to.
 pub(crate) enum Backend {
@@ -102,6 +104,7 @@ pub(crate) struct ShardActor {
     had_trouble: bool,
     metrics: ShardMetrics,
     pace: Pace,
+    tenants: TenantFollower,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
     mailbox: usize,
@@ -124,6 +127,7 @@ impl ShardActor {
             had_trouble: true,
             metrics: ShardMetrics::default(),
             pace: Pace::default(),
+            tenants: TenantFollower::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
             mailbox: parts.mailbox,
@@ -194,6 +198,7 @@ impl ShardActor {
 
     /// Records to the log, then whatever may leave.
     fn carry_out(&mut self, turn: Turn) {
+        self.shard.settle_counts();
         let Some(journal) = &mut self.journal else { return };
         journal.write(&turn);
         if turn.hasten {
@@ -224,9 +229,10 @@ impl ShardActor {
         if let Some((lsn, generation)) = turn.start {
             self.hold(lsn, Effect::Start(generation));
         }
-        for (lane, lag_ms) in turn.lags {
-            *self.metrics.enqueued_total.of_mut(lane) += 1;
-            self.metrics.lag.of_mut(lane).record(millis(lag_ms));
+        for lag in turn.lags {
+            *self.metrics.enqueued_total.of_mut(lag.lane) += 1;
+            self.metrics.lag.of_mut(lag.lane).record(millis(lag.lag_ms));
+            self.tenants.record(lag);
         }
         for (lsn, available_at) in turn.materialized {
             self.hold(lsn, Effect::Materialized(available_at));
@@ -370,67 +376,6 @@ impl ShardActor {
         }
         closed
     }
-
-    fn publish_status(&mut self, boottime_ms: i64) {
-        let has_trouble = self.shard.queue_troubles().next().is_some();
-        let is_new = has_trouble != self.had_trouble;
-        if !is_new && boottime_ms.saturating_sub(self.status_at_ms) < STATUS_EVERY_MS {
-            return;
-        }
-        self.had_trouble = has_trouble;
-        self.status_at_ms = boottime_ms;
-        let reading = self.clock.reading();
-        let (_, oldest_due) = self.shard.due_backlog(self.time.now());
-        let queue_troubles: Vec<String> = self.shard.queue_troubles().map(str::to_owned).collect();
-        self.refresh_metrics(!queue_troubles.is_empty());
-        self.pace.look(boottime_ms, self.shard.counters().enqueued);
-        let Some(journal) = &self.journal else { return };
-        self.status.set(ShardStatus {
-            now: self.time.now(),
-            queue_troubles,
-            oldest_due,
-            backlog: self.shard.backlog(self.time.now()),
-            enqueued_per_second: self.pace.per_second(),
-            next_wake: self.shard.next_wake(),
-            log_state: journal.state(),
-            clock_behind_ms: self.time.behind_ms(reading),
-            clock_suspect: self.time.is_suspect(),
-            clock_steps: {
-                let (forward, backward) = self.time.steps();
-                ClockSteps { forward, backward }
-            },
-            metrics: self.metrics.clone(),
-        });
-    }
-
-    /// Takes over what others count.
-    fn refresh_metrics(&mut self, away: bool) {
-        let Some(journal) = &self.journal else { return };
-        let (counters, log) = (self.shard.counters(), journal.log().stats());
-        let [active, paused, completed, canceled] = self.shard.schedules_by_state();
-        let now = self.time.now();
-        let (due, oldest) = self.shard.due_backlog(now);
-        self.metrics.schedules_active = active;
-        self.metrics.schedules_paused = paused;
-        self.metrics.schedules_completed = completed;
-        self.metrics.schedules_canceled = canceled;
-        self.metrics.materialized_total = counters.materialized;
-        self.metrics.succeeded_total = counters.completed;
-        self.metrics.missed_total = counters.missed;
-        self.metrics.canceled_total = counters.canceled;
-        self.metrics.uniqueness_conflicts_total = counters.conflicts;
-        self.metrics.outbox_backlog = self.shard.outbox_len() as u64;
-        self.metrics.due_backlog = due as u64;
-        self.metrics.oldest_due = oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
-        self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
-        self.metrics.log = LogMetrics {
-            syncs_total: log.batches,
-            record_bytes_total: log.record_bytes,
-            written_bytes_total: log.written_bytes,
-            sync_total: Duration::from_secs_f64(log.commit_seconds_sum),
-            sync_max: Duration::from_secs_f64(log.commit_seconds_max),
-        };
-    }
 }
 
 fn millis(ms: i64) -> Duration {
@@ -465,6 +410,9 @@ impl Handler<Ask> for ShardActor {
         match ask {
             Ask::Create { creation, reply } => {
                 self.command(reply, |shard, now, turn| Ok(shard.create(&creation, now, turn)?));
+            }
+            Ask::CreateMany { creations, reply } => {
+                self.command(reply, |shard, now, turn| Ok(create_each(shard, &creations, now, turn)));
             }
             Ask::Update { target, spec, version, pending, reply } => {
                 self.command(reply, |shard, now, turn| Ok(shard.update(&target, &spec, version, pending, now, turn)?));
@@ -514,8 +462,8 @@ impl Handler<Ask> for ShardActor {
                     None => drop(reply.send(Err(CallError::NotFound))),
                 }
             }
-            Ask::Occurrence { id, tenant, reply } => {
-                let (occurrence, lsn) = self.shard.occurrence_by_id(id, tenant.as_deref());
+            Ask::Occurrence { id, reply } => {
+                let (occurrence, lsn) = self.shard.occurrence_by_id(id);
                 self.answer(reply, lsn, occurrence);
             }
             Ask::Take { queue, max, reply } => drop(reply.send(self.take(&queue, max))),

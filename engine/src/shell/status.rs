@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use countwheel_wal::State;
 
 use super::metrics::{ClockSteps, ShardMetrics};
-use crate::kernel::{shard::DueBacklog, time::UnixMs};
+use crate::kernel::time::UnixMs;
 
 /// A shard as of a moment ago.
 #[derive(Clone, Debug)]
@@ -16,8 +16,6 @@ pub struct ShardStatus {
     pub queue_troubles: Vec<String>,
     /// Since when the oldest occurrence has waited that is due and not handed over.
     pub oldest_due: Option<UnixMs>,
-    /// What is due and not handed over.
-    pub backlog: DueBacklog,
     /// How much the queue accepted a second, over the last seconds.
     pub enqueued_per_second: f64,
     /// When the shard wants time at the latest.

@@ -17,7 +17,7 @@ use super::{
     clock::{Clock, boot_id},
     directory::Directory,
     journal::Journal,
-    ledger::Ledger,
+    ledger::{Ledger, ShardPermits},
     local_queue::LocalQueue,
     rule_cache::RuleCache,
     shard_actor::{Backend, Parts, ShardActor},
@@ -81,10 +81,11 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     let mut owner = [0; 16];
     getrandom::fill(&mut owner)
         .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
-    let (parts, logs) = open_shards(&settings, &directory, owner, &arrivals)?.into_iter().unzip();
+    let ledger = Arc::new(Ledger::default());
+    let shared = Shared { owner, arrivals: &arrivals, ledger: &ledger };
+    let (parts, logs) = open_shards(&settings, &directory, shared)?.into_iter().unzip();
     directory.bind_logs(logs)?;
     let mut parts: Vec<Parts> = parts;
-    let ledger = Arc::new(Ledger::default());
     agree(&mut parts, &ledger);
     let statuses = parts.iter().map(|parts| parts.status.clone()).collect();
     let ((system, thread), shards) = start_system(parts)?;
@@ -100,16 +101,23 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     })
 }
 
+/// What all shards of a process have in common.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    owner: [u8; 16],
+    arrivals: &'a Arc<Notify>,
+    ledger: &'a Arc<Ledger>,
+}
+
 /// Opens every shard's log and replays it, each on a thread of its own.
 fn open_shards(
     settings: &Settings,
     directory: &Directory,
-    owner: [u8; 16],
-    arrivals: &Arc<Notify>,
+    shared: Shared<'_>,
 ) -> Result<Vec<(Parts, LogId)>, OpenError> {
     std::thread::scope(|scope| {
         let opening: Vec<_> = (0..directory.identity.shards)
-            .map(|shard| scope.spawn(move || open_shard(settings, directory, shard, owner, arrivals)))
+            .map(|shard| scope.spawn(move || open_shard(settings, directory, shard, shared)))
             .collect();
         opening.into_iter().map(|thread| thread.join().expect("opening a shard does not panic")).collect()
     })
@@ -119,9 +127,9 @@ fn open_shard(
     settings: &Settings,
     directory: &Directory,
     number: u16,
-    owner: [u8; 16],
-    arrivals: &Arc<Notify>,
+    shared: Shared<'_>,
 ) -> Result<(Parts, LogId), OpenError> {
+    let Shared { owner, arrivals, ledger } = shared;
     let signal = Arc::new(Notify::new());
     let is_local = matches!(settings.queue, QueueChoice::Local);
     let config = Config {
@@ -131,7 +139,8 @@ fn open_shard(
         live_limit: settings.live_limit,
         ..Config::default()
     };
-    let mut shard = Shard::new(config, Arc::clone(&settings.zones));
+    let permits = ShardPermits::new(Arc::clone(ledger));
+    let mut shard = Shard::new(config, Arc::clone(&settings.zones)).with_permits(Box::new(permits));
     let mut options = Options::default();
     options.segment_bytes = settings.segment_bytes;
     options.reserve_bytes = settings.reserve_bytes;
@@ -161,6 +170,7 @@ fn open_shard(
     };
     shard.set_elapsed(reading.boottime_ms);
     let opening = shard.open(opened, time.now());
+    shard.settle_counts();
     if let Some(opened) = shard.opened() {
         log.set_generation(opened.generation);
     }

@@ -2,13 +2,26 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests wait; the kernel's bans are not theirs")]
 
+mod access;
 mod calendar;
+mod canned;
+mod cli;
+mod config;
 mod demo;
 mod embedded;
 mod examples;
 mod http;
+mod http_changes;
+mod http_document;
+mod http_fields;
+mod http_import;
+mod http_limits;
+mod http_settings;
+mod http_tokens;
 mod ids;
 mod kills;
+#[cfg(feature = "redis")]
+mod kills_of_changes;
 mod player;
 mod queue_conformance;
 mod records;
@@ -31,3 +44,5 @@ mod settings;
 mod streams;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
+#[cfg(feature = "tls")]
+mod tls;

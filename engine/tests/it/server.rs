@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The command under test; its log is kept to errors.
 pub(crate) fn countwheel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countwheel"));
-    command.env("RUST_LOG", "error").stdin(Stdio::null());
+    command.env("RUST_LOG", "error,actix_http=off").stdin(Stdio::null());
     command
 }
 
@@ -29,26 +29,39 @@ pub(crate) fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 /// A running server; killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Server {
     /// Serves `data` on a free port with `more` options, and waits until it listens.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
-        let mut command = countwheel();
+        Self::launch(countwheel(), data, more)
+    }
+
+    /// The same with a command that has been prepared (its environment).
+    pub(crate) fn launch(mut command: Command, data: &Path, more: &[&str]) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("countwheel: listening on http://");
-        let address = address.unwrap_or_else(|| panic!("said {line:?}")).parse().unwrap();
-        Self { child, address }
+        let said = line.trim_end().strip_prefix("countwheel: listening on ").and_then(|url| url.split_once("://"));
+        let (_, address) = said.unwrap_or_else(|| panic!("said {line:?}"));
+        Self { child, address: address.parse().unwrap() }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) fn terminate(mut self) -> ExitStatus {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
         self.child.wait().unwrap()
     }
 
@@ -103,6 +116,20 @@ impl Reply {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status: {head:?}"));
         Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    /// The body of an answer that came in chunks.
+    pub(crate) fn unchunked(&self) -> String {
+        if !self.head.contains("transfer-encoding: chunked") {
+            return self.body.clone();
+        }
+        let (mut whole, mut rest) = (String::new(), self.body.as_str());
+        while let Some((size, tail)) = rest.split_once("\r\n") {
+            let size = usize::from_str_radix(size, 16).unwrap_or_else(|_| panic!("no size: {size:?}"));
+            whole.push_str(&tail[..size]);
+            rest = &tail[size + 2..];
+        }
+        whole
     }
 
     /// The body as JSON.

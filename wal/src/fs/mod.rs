@@ -103,6 +103,10 @@ pub trait File: Send + Sync {
     /// What the system says.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Asks that from now on writes of whole blocks from aligned memory go to the disk past the page cache; whoever
+    /// reads the file through the cache sees them all the same. A wish: it may come to nothing.
+    fn bypass_cache(&self) {}
+
     /// Takes `len` bytes of space for the file (`fallocate`) and makes it that long.
     ///
     /// # Errors
@@ -189,11 +193,13 @@ pub(crate) fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> io::
 
 /// Writes `zeros` bytes of zeros from `offset` on.
 pub(crate) fn write_zeros_at(file: &dyn File, offset: u64, zeros: u64) -> io::Result<()> {
-    static CHUNK: [u8; 64 << 10] = [0; 64 << 10];
+    #[repr(align(4096))]
+    struct Chunk([u8; 64 << 10]);
+    static CHUNK: Chunk = Chunk([0; 64 << 10]);
     let mut done = 0;
     while done < zeros {
-        let count = (zeros - done).min(CHUNK.len() as u64);
-        write_all_at(file, &CHUNK[..count as usize], offset + done).map_err(|partial| partial.source)?;
+        let count = (zeros - done).min(CHUNK.0.len() as u64);
+        write_all_at(file, &CHUNK.0[..count as usize], offset + done).map_err(|partial| partial.source)?;
         done += count;
     }
     Ok(())

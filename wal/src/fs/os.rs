@@ -4,8 +4,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use tracing::debug;
 
 use super::{DirEntry, DirLock, EntryKind, File, Fs, LockError};
 
@@ -23,7 +25,7 @@ impl Fs for OsFs {
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(OsFile(open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)))
+        Ok(Box::new(OsFile::new(open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -71,35 +73,65 @@ impl Fs for OsFs {
 }
 
 #[derive(Debug)]
-struct OsFile(fs::File);
+struct OsFile {
+    file: fs::File,
+    is_direct: AtomicBool,
+}
+
+impl OsFile {
+    const fn new(file: fs::File) -> Self {
+        Self { file, is_direct: AtomicBool::new(false) }
+    }
+
+    fn set_direct(&self, is_direct: bool) -> io::Result<()> {
+        let mut flags = rustix::fs::fcntl_getfl(&self.file)?;
+        flags.set(OFlags::DIRECT, is_direct);
+        rustix::fs::fcntl_setfl(&self.file, flags)?;
+        self.is_direct.store(is_direct, Ordering::Relaxed);
+        Ok(())
+    }
+}
 
 impl File for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        self.file.read_at(buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write_at(buf, offset)
+        match self.file.write_at(buf, offset) {
+            // Not aligned as this disk wants it: the page cache takes anything.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput && self.is_direct.load(Ordering::Relaxed) => {
+                self.set_direct(false)?;
+                self.file.write_at(buf, offset)
+            }
+            written => written,
+        }
+    }
+
+    fn bypass_cache(&self) {
+        if let Err(error) = self.set_direct(true) {
+            debug!(%error, "the file system cannot write past the page cache");
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len)?)
+        Ok(rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)?)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }
 
@@ -114,7 +146,7 @@ fn open_regular(path: &Path, flags: OFlags) -> io::Result<Box<dyn File>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(Box::new(OsFile(file)))
+    Ok(Box::new(OsFile::new(file)))
 }
 
 pub(super) fn open_lock_file(path: &Path) -> io::Result<fs::File> {
@@ -125,6 +157,22 @@ pub(super) fn open_lock_file(path: &Path) -> io::Result<fs::File> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn what_is_written_past_the_page_cache_or_cannot_be_is_read_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = OsFs.create_new(&dir.path().join("f")).unwrap();
+        file.allocate(16 << 10).unwrap();
+        file.bypass_cache();
+        let block = crate::aligned::AlignedBuf::zeros(4_096);
+        let unaligned = [7; 1_001];
+        assert_eq!(file.write_at(&block, 4_096).unwrap(), 4_096);
+        assert_eq!(file.write_at(&unaligned[1..], 8_192).unwrap(), 1_000);
+        file.sync_data().unwrap();
+        let mut read = [1; 3];
+        assert_eq!(file.read_at(&mut read, 8_190).unwrap(), 3);
+        assert_eq!(read, [0, 0, 7]);
+    }
 
     #[test]
     fn files_and_directories_are_for_the_owner_alone_and_links_are_not_followed() {

@@ -1,6 +1,7 @@
 //! A power cut at every operation, in every way, and again during the recovery: nothing acknowledged is lost.
 
-use super::world::{World, check, run};
+use super::world::{World, check, layout, run};
+use crate::OpenError;
 use crate::sim::{Crash, Rng, SimFs};
 
 const STEPS: u64 = 7;
@@ -60,6 +61,53 @@ fn no_crash_at_any_operation_nor_one_in_the_recovery_loses_anything() {
     let states: u64 = (1..=2).map(explore).sum();
     println!("{states} crash states explored, seeds 1 to 2");
     assert!(states >= 10_000, "{states}");
+}
+
+/// Opens what somebody took something away from: true if that was refused, else nothing acknowledged is missing.
+fn is_found_out(fs: &SimFs, durable: u64, what: &dyn Fn() -> String) -> bool {
+    match World::open(fs) {
+        Ok(world) => {
+            let last = world.recovered.last.0;
+            assert!(last >= durable, "{}: {last} shown, {durable} durable", what());
+            false
+        }
+        Err(OpenError::Corrupt(_)) => true,
+        Err(other) => panic!("{}: {other}", what()),
+    }
+}
+
+#[test]
+fn newest_segments_that_vanish_or_are_cut_after_any_crash_never_take_anything_acknowledged_in_silence() {
+    let seed = 3;
+    println!("seed {seed}");
+    let whole = SimFs::new();
+    assert!(run(&whole, seed, STEPS).error.is_none());
+    let (mut tried, mut refused) = (0, 0);
+    for stop in 0..=whole.operations() {
+        let (fs, durable, _) = stopped(seed, stop);
+        for policy in [Crash::DropAll, Crash::KeepAll, Crash::Subset] {
+            let image = fs.crash(policy, stop);
+            let files = image.files().into_iter().filter(|(path, _)| path.extension().is_some_and(|it| it == "wal"));
+            let segments: Vec<_> = files.filter(|(path, _)| path.starts_with(layout().wal)).collect();
+            for kept in 0..segments.len() {
+                let damaged = image.restart();
+                segments[kept..].iter().for_each(|(path, _)| damaged.lose(path).unwrap());
+                let what = || format!("stop {stop}, {policy:?}, {kept} segments kept");
+                tried += 1;
+                refused += u64::from(is_found_out(&damaged, durable, &what));
+            }
+            let Some((path, bytes)) = segments.last() else { continue };
+            for kept in (0..bytes.len()).step_by(4_096) {
+                let damaged = image.restart();
+                damaged.overwrite(path, &bytes[..kept]).unwrap();
+                let what = || format!("stop {stop}, {policy:?}, {kept} bytes kept");
+                tried += 1;
+                refused += u64::from(is_found_out(&damaged, durable, &what));
+            }
+        }
+    }
+    println!("{tried} tried, {refused} refused");
+    assert!(refused > 1_000, "{refused}");
 }
 
 /// Set `WAL_SEEDS` to explore more of them.

@@ -38,8 +38,8 @@ fn the_writer_writes_the_golden_bytes() {
     let identity = Identity {
         log_id: LogId(*b"golden log id 16"),
         key: LogKey::new(*b"golden log key16"),
-        has_begun: false,
         created_wall_ms: STAMP.wall_ms,
+        newest_segment_seq: 0,
     };
     fs.overwrite(&layout().identity(), &identity.encode()).unwrap();
     write_log(&fs);

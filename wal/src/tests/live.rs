@@ -173,6 +173,29 @@ fn an_idle_log_vouches_for_its_last_records() {
     assert_eq!((recovered.batches, recovered.records), (2, 3));
 }
 
+/// Readers go through the page cache and the writer past it: neither may disturb the other.
+#[test]
+fn a_log_in_use_can_be_verified_again_and_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, ..) = open(dir.path());
+    let mut next = 1;
+    for _ in 0..8 {
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| crate::verify(&OsFs, dir.path()).map(|found| found.last));
+            for turn in 0..200 {
+                if turn > 0 && reader.is_finished() {
+                    break;
+                }
+                wait_until(&log, append(&log, next..next + 7, Urgency::Prompt));
+                next += 7;
+            }
+            assert!(reader.join().unwrap().unwrap() < Lsn(next));
+        });
+    }
+    log.close().unwrap();
+    assert_seen(&open(dir.path()).2, next - 1);
+}
+
 #[test]
 fn logs_that_are_opened_and_closed_empty_stay_one_segment() {
     let dir = tempfile::tempdir().unwrap();

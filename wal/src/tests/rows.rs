@@ -37,7 +37,9 @@ fn assert_refused_and_repaired(fs: &SimFs, path: &Path, offset: u64, found: &str
     let Err(OpenError::Corrupt(damage)) = World::open(&fs.restart()).map(|_| ()) else { panic!("not refused") };
     let text = damage.to_string();
     assert_eq!((damage.path.as_path(), damage.offset), (path, offset), "{text}");
-    assert!(text.contains(found) && text.contains("countwheel wal repair /log"), "{text}");
+    assert!(text.contains(found) && !text.contains("countwheel"), "{text}");
+    let advice = OpenError::Corrupt(damage.clone()).to_string();
+    assert!(advice.contains("countwheel wal verify /log") && advice.contains("countwheel wal repair /log"), "{advice}");
     assert!(matches!(verify(fs, Path::new(ROOT)), Err(OpenError::Corrupt(same)) if same == damage));
     assert_eq!(inspect(fs, Path::new(ROOT)).unwrap().ending, Ending::Damaged(damage.clone()));
     assert_eq!(fs.files(), before, "looking changes nothing");
@@ -50,6 +52,27 @@ fn assert_refused_and_repaired(fs: &SimFs, path: &Path, offset: u64, found: &str
     assert_eq!(world.recovered.last, Lsn(kept));
     world.commit(3).unwrap();
     assert!(repair(&fs.restart(), Path::new(ROOT)).unwrap().damages.is_empty(), "a sound log needs no repair");
+}
+
+#[test]
+fn a_repair_names_the_whole_segments_that_it_gives_up_and_keeps_every_byte() {
+    let fs = three_segments();
+    change(&fs, &segment_path(1), |bytes| bytes[2 * 4_096 + 106] ^= 1);
+    let cut: Vec<Vec<u8>> = [(1, 2 * 4_096), (7, 0), (13, 0)].map(|(lsn, from)| bytes_from(&fs, lsn, from)).into();
+    let repaired = repair(&fs, Path::new(ROOT)).unwrap();
+    assert_eq!((repaired.kept, repaired.given_up), (Lsn(4), Some((Lsn(5), Lsn(14)))));
+    assert_eq!(repaired.quarantined.iter().map(|copy| fs.read(copy).unwrap()).collect::<Vec<_>>(), cut);
+    let whole: Vec<_> = repaired.whole_segments.iter().map(|it| (&it.copy, it.first.0, it.last.0)).collect();
+    assert_eq!(whole, [(&repaired.quarantined[1], 7, 12), (&repaired.quarantined[2], 13, 14)]);
+}
+
+/// Without the zeros at its end.
+fn bytes_from(fs: &SimFs, first_lsn: u64, from: usize) -> Vec<u8> {
+    let mut bytes = fs.read(&segment_path(first_lsn)).unwrap()[from..].to_vec();
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    bytes
 }
 
 #[test]
@@ -74,14 +97,14 @@ fn row_2_segments_without_a_sound_identity_are_refused() {
 #[test]
 fn row_3_a_log_that_has_not_begun_begins() {
     let fs = three_segments();
-    let has_begun = false;
-    fs.overwrite(&layout().identity(), &Identity { has_begun, ..identity(&fs) }.encode()).unwrap();
+    let newest_segment_seq = 0;
+    fs.overwrite(&layout().identity(), &Identity { newest_segment_seq, ..identity(&fs) }.encode()).unwrap();
     for first_lsn in [1, 7, 13] {
         fs.lose(&segment_path(first_lsn)).unwrap();
     }
     let world = World::open(&fs).unwrap();
     assert_eq!(world.recovered.last, Lsn(0));
-    assert!(identity(&fs).has_begun);
+    assert_eq!(identity(&fs).newest_segment_seq, 1);
 }
 
 #[test]
@@ -91,6 +114,39 @@ fn row_4_a_log_that_has_begun_and_has_no_segment_is_refused() {
         fs.lose(&segment_path(first_lsn)).unwrap();
     }
     assert_refused_and_repaired(&fs, &layout().wal, 0, "found none", 0);
+}
+
+#[test]
+fn row_4_a_log_without_its_newest_segments_is_refused_closed_or_not() {
+    for is_closed in [false, true] {
+        let fs = three_segments();
+        if is_closed {
+            World::open(&fs).unwrap().appender.finish(STAMP).unwrap();
+        }
+        let fs = fs.restart();
+        fs.lose(&segment_path(13)).unwrap();
+        assert_refused_and_repaired(
+            &fs,
+            &layout().wal,
+            0,
+            "expected segments up to number 3, found none after number 2",
+            12,
+        );
+        let fs = three_segments();
+        fs.lose(&segment_path(13)).unwrap();
+        fs.lose(&segment_path(7)).unwrap();
+        assert_refused_and_repaired(&fs, &layout().wal, 0, "found none after number 1", 6);
+    }
+}
+
+/// Between the two moments in which a new segment gets its name and `IDENTITY` names it, nothing is acknowledged.
+#[test]
+fn row_4_an_identity_that_is_one_segment_behind_is_mended() {
+    let fs = three_segments();
+    let newest_segment_seq = 2;
+    fs.overwrite(&layout().identity(), &Identity { newest_segment_seq, ..identity(&fs) }.encode()).unwrap();
+    let world = World::open(&fs).unwrap();
+    assert_eq!((world.recovered.last, identity(&fs).newest_segment_seq), (Lsn(14), 3));
 }
 
 #[test]
@@ -107,13 +163,28 @@ fn row_6_other_names_are_refused_and_repair_moves_them_away() {
     let fs = three_segments();
     let path = layout().wal.join("13.wal");
     fs.overwrite(&path, b"not mine").unwrap();
-    assert_refused_and_repaired(&fs, &path, 0, "found another name", 14);
+    let before = fs.files();
+    for refused in [World::open(&fs.restart()).map(|_| ()), verify(&fs, Path::new(ROOT)).map(|_| ())] {
+        assert!(matches!(refused, Err(OpenError::Foreign { path: found, .. }) if found == path));
+    }
+    let found = inspect(&fs, Path::new(ROOT)).unwrap();
+    assert_eq!((found.foreign, found.last, found.ending), (vec![path.clone()], Lsn(14), Ending::Open));
+    assert_eq!(fs.files(), before, "looking changes nothing");
+    let repaired = repair(&fs, Path::new(ROOT)).unwrap();
+    assert_eq!((repaired.foreign, repaired.damages, repaired.kept), (vec![path], vec![], Lsn(14)));
+    assert_eq!(fs.read(&repaired.quarantined[0]).unwrap(), b"not mine");
+    assert_eq!(World::open(&fs.restart()).unwrap().recovered.last, Lsn(14));
+}
+
+#[test]
+fn row_6_what_is_no_file_is_refused_and_left_to_a_person() {
     let fs = three_segments();
     let path = layout().wal.join("00000000000000000020.wal");
     fs.create_dir(&path).unwrap();
-    let refused = World::open(&fs).map(|_| ()).unwrap_err().to_string();
-    assert!(refused.contains("found a directory"), "{refused}");
-    assert!(repair(&fs.restart(), Path::new(ROOT)).unwrap_err().to_string().contains("by hand"));
+    for refused in [World::open(&fs.restart()).map(|_| ()), repair(&fs.restart(), Path::new(ROOT)).map(|_| ())] {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("is a directory among the segments") && text.contains("move it away"), "{text}");
+    }
 }
 
 #[test]
@@ -126,7 +197,7 @@ fn row_6_symbolic_links_are_refused() {
     let segment = dir.path().join("wal/00000000000000000001.wal");
     std::fs::rename(&segment, dir.path().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink(dir.path().join("elsewhere"), &segment).unwrap();
-    assert!(open().unwrap_err().to_string().contains("found a symbolic link"));
+    assert!(open().unwrap_err().to_string().contains("is a symbolic link"));
 }
 
 #[test]
@@ -143,7 +214,7 @@ fn row_7_a_damaged_block_0_is_refused() {
 fn row_7_a_segment_of_another_log_or_place_is_refused() {
     let fs = three_segments();
     let key = identity(&fs).key;
-    let foreign = SegmentHeader::first(LogId([9; 16]), 0).encode(&key);
+    let foreign = SegmentHeader::first(LogId([9; 16]), 0, 20 << 10).encode(&key);
     change(&fs, &segment_path(1), |bytes| bytes[..4_096].copy_from_slice(&foreign));
     assert_refused_and_repaired(&fs, &segment_path(1), 0, "log 0909", 0);
     let fs = three_segments();
@@ -251,8 +322,29 @@ fn row_15_a_batch_behind_a_damaged_marker_is_refused() {
     assert_refused_and_repaired(&fs, &segment_path(1), 2 * 4_096, "and batch 3 at byte 12288 behind it", 1);
 }
 
+/// Where a cut leaves no other trace: on a boundary of blocks, between two batches or behind the last.
 #[test]
-fn row_16_an_open_end_shows_everything() {
+fn row_16_a_last_segment_that_was_cut_is_refused_closed_or_not() {
+    for is_closed in [false, true] {
+        let whole = three_segments();
+        if is_closed {
+            World::open(&whole).unwrap().appender.finish(STAMP).unwrap();
+        }
+        let bytes = whole.restart().read(&segment_path(13)).unwrap();
+        let blocks = bytes.len() / 4_096;
+        assert_eq!(blocks, if is_closed { 4 } else { 5 });
+        for kept in 1..blocks {
+            let fs = whole.restart();
+            change(&fs, &segment_path(13), |bytes| bytes.truncate(kept * 4_096));
+            let end = (kept * 4_096).min(3 * 4_096) as u64;
+            let found = format!("a file of {} bytes, cut short", kept * 4_096);
+            assert_refused_and_repaired(&fs, &segment_path(13), end, &found, 11 + end / 4_096);
+        }
+    }
+}
+
+#[test]
+fn row_17_an_open_end_shows_everything() {
     let fs = three_segments();
     assert_eq!(inspect(&fs, Path::new(ROOT)).unwrap().ending, Ending::Open);
     let world = World::open(&fs).unwrap();
@@ -261,10 +353,10 @@ fn row_16_an_open_end_shows_everything() {
 }
 
 #[test]
-fn row_17_a_torn_batch_is_cut_and_kept_and_needs_no_repair() {
+fn row_18_a_torn_batch_is_cut_and_kept_and_needs_no_repair() {
     let fs = three_segments();
     change(&fs, &segment_path(13), |bytes| bytes[2 * 4_096 + 104..2 * 4_096 + 204].fill(0));
-    let torn = bytes_at(&fs, 2 * 4_096, 3 * 4_096);
+    let torn = bytes_from(&fs, 13, 2 * 4_096);
     let ending = Ending::Torn { path: segment_path(13), offset: 2 * 4_096, until: 2 * 4_096 + torn.len() as u64 };
     assert_eq!(verify(&fs, Path::new(ROOT)).unwrap().ending, ending);
     assert!(repair(&fs, Path::new(ROOT)).unwrap().damages.is_empty());
@@ -273,13 +365,4 @@ fn row_17_a_torn_batch_is_cut_and_kept_and_needs_no_repair() {
     assert_eq!((world.recovered.last, cut.offset), (Lsn(13), 2 * 4_096));
     assert_eq!(fs.read(&cut.quarantined).unwrap(), torn);
     assert_eq!(inspect(&fs, Path::new(ROOT)).unwrap().quarantined, [cut.quarantined]);
-}
-
-/// Without the zeros at their end.
-fn bytes_at(fs: &SimFs, from: usize, until: usize) -> Vec<u8> {
-    let mut bytes = fs.read(&segment_path(13)).unwrap()[from..until].to_vec();
-    while bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    bytes
 }

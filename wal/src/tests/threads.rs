@@ -66,7 +66,9 @@ fn a_full_disk_is_lived_through_on_the_reserve_then_waited_for_and_nothing_is_lo
     fs.set_capacity_bytes(Some(used_bytes(&fs)));
     let mut states = vec![log.state()];
     wait_for("a full disk", || {
-        append(&log, 3).unwrap();
+        let appended = append(&log, 3).unwrap();
+        // One batch at a time: no state is over before it was looked at.
+        wait_for("the batch", || log.durable() == appended || log.state() == State::Full);
         let state = log.state();
         if states.last() != Some(&state) {
             states.push(state);
@@ -82,6 +84,20 @@ fn a_full_disk_is_lived_through_on_the_reserve_then_waited_for_and_nothing_is_lo
     assert_eq!(fs.read(&Path::new(ROOT).join("reserve")).unwrap().len(), 32 << 10);
     drop(log);
     assert_eq!(World::open(&fs.crash(Crash::DropAll, 0)).unwrap().recovered.last, last);
+}
+
+#[test]
+fn a_log_that_needs_its_reserve_to_open_says_so_at_once() {
+    let fs = SimFs::new();
+    let log = open(&fs, options());
+    wait_for("the reserve", || fs.read(&Path::new(ROOT).join("reserve")).is_some_and(|bytes| bytes.len() == 32 << 10));
+    append(&log, 1).unwrap();
+    log.close().unwrap();
+    fs.set_capacity_bytes(Some(used_bytes(&fs)));
+    let log = open(&fs, options());
+    assert_eq!((log.state(), log.state().name()), (State::OnReserve, "on_reserve"));
+    fs.set_capacity_bytes(None);
+    wait_for("the reserve to be made again", || log.state() == State::Running);
 }
 
 #[test]

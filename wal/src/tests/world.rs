@@ -63,7 +63,7 @@ impl SpareSource for InlineSpares {
             return Ok(spare);
         }
         self.number += 1;
-        make_spare(&self.fs, layout().spare(self.number), options().segment_bytes, SyncPolicy::Always, &|_| true)
+        make_spare(&self.fs, layout().spare(self.number), options().segment_bytes, SyncPolicy::Always)
     }
 
     fn put_back(&mut self, spare: Spare) {

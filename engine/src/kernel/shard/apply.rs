@@ -58,12 +58,14 @@ impl Shard {
             }
             Record::TenantNamed(named) => {
                 self.check(self.tenants.number(&named.name).is_none(), || format!("tenant {:?} again", named.name))?;
-                self.tenants.push(&named.name);
+                let number = self.tenants.push(&named.name);
+                self.permits.tenant_named(self.tenants.name(number).expect("it was just named"));
                 self.settings.add_tenant();
             }
             Record::QueueNamed(named) => {
                 self.check(self.queues.number(&named.name).is_none(), || format!("queue {:?} again", named.name))?;
-                self.queues.push(&named.name);
+                let number = self.queues.push(&named.name);
+                self.permits.queue_named(self.queues.name(number).expect("it was just named"));
                 self.settings.add_queue();
                 self.streams.extend([StreamMemory::default(); 3]);
             }

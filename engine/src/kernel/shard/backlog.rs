@@ -84,9 +84,8 @@ impl Shard {
     }
 
     /// How often each tenant's due line, and its catch-up lines, had to wait for the rate.
-    pub fn throttled(&self) -> impl Iterator<Item = (&str, [u64; 2])> {
-        let named = (0..).map_while(|number| self.tenants.name(number)).zip(&self.throttled);
-        named.filter(|(_, counts)| **counts != [0; 2]).map(|(name, counts)| (&**name, *counts))
+    pub fn throttled(&self) -> impl Iterator<Item = (u32, [u64; 2])> {
+        (0..).zip(&self.throttled).filter(|(_, counts)| **counts != [0; 2]).map(|(tenant, counts)| (tenant, *counts))
     }
 }
 

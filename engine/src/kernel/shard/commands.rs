@@ -63,6 +63,11 @@ pub enum CommandError {
         /// Its version.
         version: u32,
     },
+    /// The tenant has as many schedules as it may have.
+    QuotaSchedules {
+        /// Its limit.
+        limit: u64,
+    },
     /// So much is due that it does not fit a turn: some of it was decided, ask again.
     Busy,
 }
@@ -111,6 +116,7 @@ impl Shard {
         let base = now.max(self.log_time);
         self.check_future(spec, base)?;
         self.check_followed(spec)?;
+        self.reserve_schedule(&spec.tenant)?;
         let tenant = self.tenant_for(&spec.tenant, now, turn);
         let body = self.spec_body(spec, now, turn);
         let created = ScheduleCreated { id: id.0, version, tenant, spec: body };
@@ -119,6 +125,11 @@ impl Shard {
         let number = self.schedules.number(*id).expect("it was just made");
         self.rearm(number);
         Ok((self.view(number, now), self.lsn))
+    }
+
+    /// Room in the tenant's quota, until the turn is over and the schedule counted.
+    pub(super) fn reserve_schedule(&mut self, tenant: &str) -> Result<(), CommandError> {
+        self.permits.reserve_schedule(tenant).map_err(|limit| CommandError::QuotaSchedules { limit })
     }
 
     /// Refuses a description without an instant after `now`.

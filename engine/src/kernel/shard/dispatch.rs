@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{QueueState, Shard, StreamAway, Turn, Urgency, occurrences::Holder, stream_number};
+use super::{Lag, QueueState, Shard, StreamAway, Turn, Urgency, occurrences::Holder, stream_number};
 use crate::kernel::{
     id::OccurrenceId,
     occurrence::{EntryId, Lane, OccurrenceNo, State, Stream},
@@ -75,7 +75,7 @@ impl Shard {
                 && row.enqueued_at.is_none()
             {
                 let lag_ms = at.since(if row.lane == Lane::Strict { row.scheduled_for } else { row.available_at });
-                turn.lags.push((row.lane, lag_ms));
+                turn.lags.push(Lag { tenant: row.tenant, lane: row.lane, lag_ms });
                 self.counters.enqueued += 1;
             }
         }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{QueueState, Shard, Turn, Urgency, misfire::Verdict, schedules::ScheduleRow};
+use super::{
+    QueueState, Shard, Turn, Urgency,
+    misfire::{JUDGEMENT_COST, Verdict},
+    schedules::ScheduleRow,
+};
 use crate::kernel::{
     occurrence::{OccurrenceNo, QueueNo, Stream},
     record::{Materialized, Record},
@@ -81,7 +85,10 @@ impl Shard {
                             by_instant.entry(instant).or_default().push(schedule);
                         }
                     }
-                    Verdict::Misfire(decision) => self.misfire(decision, now, turn),
+                    Verdict::Misfire(decision) => {
+                        self.misfire(decision, now, turn);
+                        budget = budget.saturating_sub(JUDGEMENT_COST);
+                    }
                 }
             }
         }

@@ -251,3 +251,79 @@ pub(super) enum Place {
     /// It is out of tokens until then.
     At(UnixMs),
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn draw(tenant: u32) -> Draw {
+        Draw::Trigger { tenant }
+    }
+
+    fn batch(at: i64, numbers: std::ops::Range<u64>) -> Batch {
+        Batch::new(UnixMs(at), Lane::Strict, Lsn(0), numbers.map(OccurrenceNo).collect())
+    }
+
+    /// One turn of the line that is next: what it gave.
+    fn serve(lines: &mut Lines, weight: impl Fn(u32) -> u32) -> Option<(u32, Vec<u64>)> {
+        let (draw, mut line) = lines.next()?;
+        let mut given = Vec::new();
+        for _ in 0..QUANTUM * weight(draw.tenant()) {
+            let Some(head) = line.head() else { break };
+            given.push(head.number.0);
+            line.step();
+        }
+        lines.back(draw, line, Place::Back);
+        lines.assert_consistent();
+        Some((draw.tenant(), given))
+    }
+
+    #[test]
+    fn a_line_is_sorted_by_instant_and_keeps_its_order_within_one() {
+        let mut lines = Lines::default();
+        lines.insert(draw(0), batch(20, 0..2));
+        lines.insert(draw(0), batch(30, 2..3));
+        lines.insert(draw(0), batch(20, 3..5));
+        lines.insert(draw(0), batch(10, 5..6));
+        assert_eq!((lines.oldest(), lines.len()), (Some(UnixMs(10)), 6));
+        assert_eq!(serve(&mut lines, |_| 1), Some((0, vec![5, 0, 1, 3, 4, 2])));
+        assert_eq!((lines.oldest(), lines.len(), lines.has_turns()), (None, 0, false));
+    }
+
+    #[test]
+    fn a_line_without_tokens_is_out_of_the_round_until_its_time() {
+        let mut lines = Lines::default();
+        lines.insert(draw(0), batch(1, 0..1));
+        lines.insert(draw(1), batch(1, 1..2));
+        let (first, line) = lines.next().unwrap();
+        lines.back(first, line, Place::At(UnixMs(50)));
+        lines.insert(first, batch(2, 2..3));
+        assert_eq!(serve(&mut lines, |_| 1), Some((1, vec![1])));
+        lines.wake(UnixMs(49));
+        assert_eq!((serve(&mut lines, |_| 1), lines.next_ready()), (None, Some(UnixMs(50))));
+        lines.wake(UnixMs(50));
+        assert_eq!(serve(&mut lines, |_| 1), Some((0, vec![0, 2])));
+    }
+
+    proptest! {
+        #[test]
+        fn while_all_have_work_each_has_its_share_to_within_a_turn(weights in prop::collection::vec(1_u32..6, 2..6)) {
+            let mut lines = Lines::default();
+            for tenant in 0..weights.len() as u32 {
+                lines.insert(draw(tenant), batch(1, 0..2_000));
+            }
+            let mut given = vec![0_usize; weights.len()];
+            while let Some((tenant, numbers)) = serve(&mut lines, |tenant| weights[tenant as usize]) {
+                given[tenant as usize] += numbers.len();
+                if given.contains(&2_000) {
+                    break;
+                }
+                let shares = given.iter().zip(&weights).map(|(given, weight)| given / *weight as usize);
+                let (least, most) = (shares.clone().min(), shares.max());
+                prop_assert!(most.zip(least).is_some_and(|(most, least)| most - least <= QUANTUM as usize));
+            }
+        }
+    }
+}

@@ -4,11 +4,14 @@ use super::{Shard, Turn, Urgency, occurrences::Holder, schedules::ScheduleRow};
 use crate::kernel::{
     calendar::Calendar,
     id::Kind,
-    occurrence::{Lane, OccurrenceNo, State},
+    occurrence::{Lane, OccurrenceNo},
     policy::{Misfire, Policies},
     record::{Misfired, RangeBody, Record, runs_of},
     time::UnixMs,
 };
+
+/// A judgement takes as long as so many releases: a turn does fewer of them, so that what is on time need not wait.
+pub(super) const JUDGEMENT_COST: usize = 16;
 
 /// What becomes of a backlog.
 pub(super) enum Verdict {
@@ -108,10 +111,11 @@ impl Shard {
         superseded.map_or(*row.policies, |superseded| *superseded.policies)
     }
 
-    /// SCHEDULED regular occurrences that are available and neither with the queue nor judged, oldest first.
+    /// SCHEDULED regular occurrences that are available and neither judged nor with the queue, nor may be there, oldest
+    /// first.
     fn members(&self, schedule: u32, version: u32, now: UnixMs) -> Vec<Member> {
         let rows = self.scheduled_of(schedule).into_iter().filter_map(|n| Some((n, self.occurrences.row(n)?)));
-        rows.filter(|(_, row)| row.version == version && row.kind == Kind::Regular && row.state == State::Scheduled)
+        rows.filter(|(number, row)| row.version == version && row.kind == Kind::Regular && *number >= self.unread_below)
             .filter(|(_, row)| row.available_at <= now && row.holder != Holder::Queue && row.lane != Lane::CatchUp)
             .filter(|(_, row)| row.reason.is_none())
             .map(|(number, row)| Member { number, scheduled_for: row.scheduled_for, available_at: row.available_at })

@@ -55,7 +55,7 @@ pub use listing::{ListingFilter, ListingPage};
 pub use outcomes::{Beat, FailedRun, Outcome, RESULT_REF_BYTES, RunError, Speaking};
 pub use people::{DeadPlace, Decided, ReviewRefusal};
 pub use requests::{BACKFILL_LIMIT, Backfilled, Request, Triggered};
-pub use turn::{Release, Turn, Urgency};
+pub use turn::{Lag, Release, Turn, Urgency};
 pub use versions::{Pending, Receipted};
 
 use lines::Lines;
@@ -331,6 +331,12 @@ impl Shard {
     /// Up to here the log is durable; what waited for it is handed over in the next turn.
     pub fn set_durable(&mut self, durable: Lsn) {
         self.durable = self.durable.max(durable);
+    }
+
+    /// A tenant's name.
+    #[must_use]
+    pub fn tenant_name(&self, tenant: u32) -> &str {
+        self.tenants.name(tenant).map_or("", |name| name)
     }
 
     /// A queue's name.

@@ -7,7 +7,7 @@
 use super::{
     QueueState, Release, Shard, Turn,
     lines::{Line, Lines, Place, QUANTUM},
-    misfire::Verdict,
+    misfire::{JUDGEMENT_COST, Verdict},
     occurrences::{Holder, OccurrenceRow},
 };
 use crate::kernel::{
@@ -163,12 +163,13 @@ impl Shard {
                     && let Verdict::Misfire(decision) = self.judge(schedule, version, pass.now)
                 {
                     self.misfire(decision, pass.now, turn);
+                    pass.budget = pass.budget.saturating_sub(JUDGEMENT_COST);
                 } else if self.may_leave(head.number, pass.now, turn) {
                     return Ahead::Ready(head.at, head.number);
                 }
             }
             line.step();
-            pass.budget -= 1;
+            pass.budget = pass.budget.saturating_sub(1);
         }
         Ahead::Over
     }

@@ -131,6 +131,11 @@ impl Shard {
             return Ok((Triggered { occurrence_id, is_new: false }, changed));
         }
         let Request { discriminator, is_keyed } = request;
+        let base = now.max(self.log_time);
+        let same = OccurrenceId::of(id, self.schedule(number).version, base, Kind::Manual, &discriminator);
+        if self.occurrences.number(same).is_some() {
+            return Ok((Triggered { occurrence_id: same, is_new: false }, changed));
+        }
         let made = self.occurrences.next();
         let record = crate::kernel::record::Triggered { schedule: number, discriminator, is_keyed };
         self.record(Record::Triggered(record), now, turn);

@@ -114,6 +114,24 @@ pub(super) struct Schedules {
     hasher: DefaultHashBuilder,
     /// How many rows are in each state, in the order of [`ScheduleState::ALL`], as far as they were counted.
     by_state: [u64; ScheduleState::ALL.len()],
+    by_tenant: Vec<TenantCount>,
+    /// Tenants whose count changed since it was told last.
+    untold: Vec<u32>,
+}
+
+/// How many of a tenant's schedules count against its quota: the active and the paused ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct TenantCount {
+    now: i64,
+    told: i64,
+    is_untold: bool,
+}
+
+const fn counts(state: ScheduleState) -> i64 {
+    match state {
+        ScheduleState::Active | ScheduleState::Paused => 1,
+        ScheduleState::Completed | ScheduleState::Canceled => 0,
+    }
 }
 
 impl Schedules {
@@ -129,6 +147,7 @@ impl Schedules {
     pub(super) fn push(&mut self, row: ScheduleRow) -> u32 {
         let hash = self.hasher.hash_one(row.id);
         self.by_state[row.counted.place()] += 1;
+        self.count_tenant(row.tenant, counts(row.counted));
         let number = if let Some(free) = self.free.pop() {
             self.rows[free as usize] = Some(row);
             free
@@ -146,6 +165,7 @@ impl Schedules {
     pub(super) fn remove(&mut self, number: u32) -> Option<ScheduleRow> {
         let row = self.rows.get_mut(number as usize)?.take()?;
         self.by_state[row.counted.place()] -= 1;
+        self.count_tenant(row.tenant, -counts(row.counted));
         if let Ok(entry) = self.index.find_entry(self.hasher.hash_one(row.id), |&n| n == number) {
             entry.remove();
         }
@@ -167,7 +187,33 @@ impl Schedules {
         let state = row.state();
         self.by_state[row.counted.place()] -= 1;
         self.by_state[state.place()] += 1;
+        let (tenant, by) = (row.tenant, counts(state) - counts(row.counted));
         row.counted = state;
+        self.count_tenant(tenant, by);
+    }
+
+    fn count_tenant(&mut self, tenant: u32, by: i64) {
+        if by == 0 {
+            return;
+        }
+        if self.by_tenant.len() <= tenant as usize {
+            self.by_tenant.resize(tenant as usize + 1, TenantCount::default());
+        }
+        let count = &mut self.by_tenant[tenant as usize];
+        count.now += by;
+        if !std::mem::replace(&mut count.is_untold, true) {
+            self.untold.push(tenant);
+        }
+    }
+
+    /// How tenants' counts changed since this was asked last.
+    pub(super) fn tenant_changes(&mut self) -> impl Iterator<Item = (u32, i64)> {
+        let by_tenant = &mut self.by_tenant;
+        self.untold.drain(..).map(|tenant| {
+            let count = &mut by_tenant[tenant as usize];
+            count.is_untold = false;
+            (tenant, count.now - std::mem::replace(&mut count.told, count.now))
+        })
     }
 
     /// How many rows are in each state, in the order of [`ScheduleState::ALL`].

@@ -62,6 +62,14 @@ impl Shard {
         self.lsn
     }
 
+    /// A turn is over: tells how many schedules of each tenant came and went, and gives back what was set aside.
+    pub fn settle_counts(&mut self) {
+        for (tenant, by) in self.schedules.tenant_changes() {
+            self.permits.schedules_changed(tenant, by);
+        }
+        self.permits.end_reservations();
+    }
+
     /// What was set for tenants, in the order in which they were named.
     pub fn tenants_set(&self) -> impl Iterator<Item = (&str, Revised<TenantSettings>)> {
         let all = (0..).map_while(|number| self.tenants.name(number)).zip(&self.settings.tenants);

@@ -2,7 +2,7 @@
 
 use crate::kernel::{
     gate::Lsn,
-    occurrence::{EntryId, OccurrenceNo, QueueNo, Stream},
+    occurrence::{EntryId, Lane, OccurrenceNo, QueueNo, Stream},
     record::Record,
     time::UnixMs,
 };
@@ -17,6 +17,17 @@ pub enum Urgency {
     /// There is nothing to write.
     #[default]
     Idle,
+}
+
+/// How long an occurrence took into its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// The shard's number of its tenant.
+    pub tenant: u32,
+    /// Its lane.
+    pub lane: Lane,
+    /// From `scheduled_for` (strict) or `available_at`.
+    pub lag_ms: i64,
 }
 
 /// Occurrences to hand over now, in this order.
@@ -60,8 +71,8 @@ pub struct Turn {
     pub more: bool,
     /// What was materialised ahead: the record, and the earliest `available_at` in it.
     pub materialized: Vec<(Lsn, UnixMs)>,
-    /// Lags of what was enqueued for the first time, in ms, by lane.
-    pub lags: Vec<(crate::kernel::occurrence::Lane, i64)>,
+    /// What was enqueued for the first time.
+    pub lags: Vec<Lag>,
 }
 
 impl Turn {

@@ -84,6 +84,10 @@ impl Shard {
             refusal
         })?;
         self.check_followed(spec)?;
+        if self.schedule(number).state() == ScheduleState::Completed {
+            // It counts again.
+            self.reserve_schedule(&spec.tenant)?;
+        }
         let keeps_due = pending == Pending::Keep;
         if keeps_due {
             self.decide_due(number, base, turn)?;
@@ -122,8 +126,8 @@ impl Shard {
         }
         let paused = self.undecided(number, now.max(self.log_time));
         self.record(Record::Resumed(record::Resumed { schedule: number, paused }), now, turn);
-        let reach = Reach { closing: Closing { due: paused, ..Closing::default() }, ..Reach::default() };
-        Ok(self.receipted(number, reach, now, turn))
+        let closing = Closing { due: paused, ..Closing::default() };
+        Ok(self.receipted(number, Reach { closing, ..Reach::default() }, now, turn))
     }
 
     /// Ends a schedule. What may be with the queue already stays and is listed as kept.
@@ -186,15 +190,14 @@ impl Shard {
         Err(CommandError::Busy)
     }
 
-    /// What a call at `now` ends, and what it cannot reach: after an opening that is every occurrence that could have
-    /// been handed over before, until the queue has been read back.
+    /// What a call at `now` ends, and what it cannot reach: after an opening that is every occurrence that was there
+    /// before, until the queue has been read back. Even one that is not due may stand in it, if the clock was ahead.
     fn reach(&mut self, number: u32, now: UnixMs, pending: Pending) -> Reach {
         let mut reach = Reach::default();
         for occurrence in self.scheduled_of(number) {
             let row = self.occurrences.row(occurrence).expect("it was just found");
             // A queue whose runs are followed asks before it runs anything.
-            let may_be_there = !row.is_tracked
-                && (row.holder == Holder::Queue || (occurrence < self.unread_below && row.available_at <= now));
+            let may_be_there = !row.is_tracked && (row.holder == Holder::Queue || occurrence < self.unread_below);
             let is_kept = pending == Pending::Keep && row.scheduled_for <= now;
             if may_be_there || is_kept { &mut reach.kept } else { &mut reach.canceled }.push(occurrence);
         }

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 /// Settings of one shard's queue on Redis Streams. [`RedisConfig::new`] has the defaults.
 #[derive(Clone)]
 pub struct RedisConfig {
-    /// `redis://[user:password@]host[:port][/db]` or `unix:/path`.
+    /// `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, or `unix:/path`.
     pub url: String,
     /// What every key begins with.
     pub prefix: String,
@@ -73,8 +73,13 @@ impl fmt::Debug for RedisConfig {
 #[non_exhaustive]
 pub enum RedisQueueError {
     /// The URL cannot be used: correct the call.
-    #[error("the redis url is not understood ({0}): give redis://[user:password@]host[:port][/db] or unix:/path")]
+    #[error(
+        "the redis url is not understood ({0}): give redis://[user:password@]host[:port][/db], rediss:// for TLS, or unix:/path"
+    )]
     Url(String),
+    /// This build has no TLS: correct the call, or build with the feature.
+    #[error("rediss:// needs TLS, which this build does not have: build with the feature tls or give redis://")]
+    NoTls,
     /// The system gave no thread.
     #[error("the relay thread of shard {shard} could not be started: {source}")]
     Thread {

@@ -4,9 +4,13 @@
 
 use std::time::Duration;
 
-use redis::{Client, Connection, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisError, Value};
+use redis::{
+    Client, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisError,
+    Value,
+};
 
 use super::{
+    config::RedisQueueError,
     reply::{Pace, Reaction, Scope, react},
     wire::Commands,
 };
@@ -57,9 +61,13 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads a Redis URL (`redis://`, `unix:`).
-    pub(super) fn parse(url: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, RedisError> {
-        let info: ConnectionInfo = url.into_connection_info()?;
+    /// Reads a Redis URL (`redis://`, `rediss://`, `unix:`).
+    pub(super) fn parse(
+        url: &str,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+    ) -> Result<Self, RedisQueueError> {
+        let info = connection_info(url)?;
         let shown = info.addr().to_string();
         let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let tcp = info
@@ -68,9 +76,49 @@ impl Address {
             .set_nodelay(true)
             .set_keepalive(redis::io::tcp::socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)))
             .set_user_timeout(response_timeout);
-        let client = Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
+        let client =
+            Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp)).map_err(|error| not_read(&error))?;
         Ok(Self { client, shown, connect_timeout, response_timeout })
     }
+}
+
+/// Whether a Redis URL can be used; nothing is connected.
+pub(crate) fn check_url(url: &str) -> Result<(), RedisQueueError> {
+    connection_info(url).map(drop)
+}
+
+fn connection_info(url: &str) -> Result<ConnectionInfo, RedisQueueError> {
+    let info = url.into_connection_info();
+    let wants_tls = url.starts_with("rediss:") || url.starts_with("valkeys:");
+    if wants_tls && !cfg!(feature = "tls") {
+        return Err(RedisQueueError::NoTls);
+    }
+    let info = info.map_err(|error| not_read(&error))?;
+    if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
+        let why = "#insecure would take any certificate".to_owned();
+        return Err(RedisQueueError::Url(why));
+    }
+    #[cfg(feature = "tls")]
+    if wants_tls {
+        choose_provider();
+    }
+    Ok(info)
+}
+
+/// The redis crate takes the process' default provider of cryptography, and panics where none is set and several are
+/// built in. A default that the embedding program has chosen stays.
+#[cfg(feature = "tls")]
+fn choose_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else was quicker: theirs is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// The crate's sentence, which holds no part of the URL, without the kind that it adds.
+fn not_read(error: &RedisError) -> RedisQueueError {
+    let said = error.to_string();
+    RedisQueueError::Url(said.split(" - ").next().unwrap_or_default().to_lowercase())
 }
 
 /// An open connection, and what tells it from others.

@@ -47,6 +47,7 @@ pub use config::{RedisConfig, RedisQueueError};
 pub use stats::RelayStats;
 
 use link::Address;
+pub(crate) use link::check_url;
 use look::Known;
 use relay::{Command, Relay};
 use stage::Stage;
@@ -76,8 +77,7 @@ impl RedisQueue {
         now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, RedisQueueError> {
-        let address = Address::parse(&config.url, config.connect_timeout, config.response_timeout)
-            .map_err(|error| RedisQueueError::Url(error.category().to_owned()))?;
+        let address = Address::parse(&config.url, config.connect_timeout, config.response_timeout)?;
         let (command_sender, commands) = unbounded();
         let (event_sender, events) = unbounded();
         let gauges = Arc::new(Gauges::default());

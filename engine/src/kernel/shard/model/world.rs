@@ -22,7 +22,7 @@ use crate::kernel::{
     record::{Opened, Record},
     schedule::{Receipt, Rule, ScheduleState, Spec},
     shard::{CommandError, Config, Creation, Pending, Receipted, Request, Shard, StreamMemory, Target, Turn},
-    tenant::{QueueSettings, Revised},
+    tenant::{QueueSettings, Revised, TenantSettings},
     time::UnixMs,
 };
 
@@ -116,7 +116,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 60 {
+        match script.byte() % 61 {
             0..=8 => self.pass(script.span_ms()),
             9..=11 => self.create(script),
             12 | 13 => self.cancel(script),
@@ -137,6 +137,7 @@ impl World {
             34 | 35 => self.pause_or_resume(script),
             36..=38 => self.request(script),
             39 => self.create_again(script),
+            59 => self.set_weight(script),
             30 => self.wall = self.wall.plus(script.span_ms() - script.span_ms()),
             _ => self.crash(script),
         }
@@ -262,6 +263,7 @@ impl World {
     }
 
     pub(super) fn carry_out(&mut self, turn: Turn) {
+        self.shard.settle_counts();
         for record in &turn.records {
             let mut body = Vec::new();
             record.encode(&mut body);
@@ -413,7 +415,7 @@ impl World {
         let target = self.draw_target(script);
         let is_keyed = script.chance(128);
         self.requests += 1;
-        let key = if is_keyed { script.below(3) as u64 } else { 100 + self.requests };
+        let key = if is_keyed { script.below(3) as u64 } else { 3 + self.requests };
         let request = Request { discriminator: key.to_be_bytes().to_vec(), is_keyed };
         let now = self.tell_time();
         let mut turn = Turn::default();
@@ -426,6 +428,16 @@ impl World {
             let asked = self.shard.backfill(&target, window, request, now, &mut turn);
             assert!(asked.is_err() || turn.records.is_empty() != asked.is_ok_and(|(asked, _)| asked.is_new));
         }
+        self.carry_out(turn);
+    }
+
+    fn set_weight(&mut self, script: &mut Script<'_>) {
+        self.requests += 1;
+        let weight = 1 + u32::try_from(script.below(1_000)).expect("at most 999");
+        let set = Revised { revision: self.requests, settings: TenantSettings { weight, ..TenantSettings::default() } };
+        let now = self.tell_time();
+        let mut turn = Turn::default();
+        self.shard.set_tenant(["a", "b"][script.below(2)], set, now, &mut turn);
         self.carry_out(turn);
     }
 

@@ -17,6 +17,7 @@ mod requests;
 mod retries;
 mod rig;
 mod runs;
+mod turns;
 mod versions;
 
 use std::sync::{Arc, LazyLock};

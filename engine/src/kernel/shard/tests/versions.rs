@@ -264,3 +264,35 @@ fn a_foreign_tenant_finds_nothing_and_changes_nothing() {
     let own = Target { id, tenant: Some("acme".into()) };
     assert!(rig.shard.read(&own, now).is_some());
 }
+
+#[test]
+fn what_may_stand_in_a_queue_that_was_not_read_back_is_not_judged_by_an_update_that_keeps_it() {
+    let mut rig = Rig::new(at("08:00:00"));
+    let id = rig.create(1, &every(30_000, at("08:00:00")), at("08:00:00"));
+    rig.advance(at("08:00:29"));
+    let (stream, occurrence) = (rig.stream(OccurrenceNo(0)), rig.shard.occurrence(OccurrenceNo(0)).unwrap());
+    rig.advance(at("08:00:30"));
+    assert_eq!(rig.handed, [OccurrenceNo(0)], "it lands, and the process dies before it hears so");
+    let records = rig.log.len();
+    rig.crash(records, at("08:10:00"));
+    let updated = update(&mut rig, id, &every(60_000, at("08:00:00")), Pending::Keep, at("08:10:00"));
+    assert_eq!(updated.receipt.kept[0], occurrence.id);
+    let entry = crate::kernel::occurrence::EntryId { generation: 1, counter: 1 };
+    rig.turn(|shard, turn| shard.found(stream, &[(occurrence.id, 1, entry)], 1, at("08:10:01"), turn));
+    rig.shard.queue_ready();
+    rig.advance(at("08:10:01"));
+    assert_eq!(
+        rig.history(id)[..3],
+        ["08:00:30 ENQUEUED strict", "08:01:00..08:09:30 Missed x18", "08:10:00 SCHEDULED catchup"]
+    );
+}
+
+#[test]
+fn the_same_request_in_the_same_millisecond_is_one_occurrence() {
+    let mut rig = Rig::new(at("08:00:00"));
+    let id = rig.create(1, &cron("0 9 * * *", "UTC"), at("08:00:00"));
+    let request = || crate::kernel::shard::Request { discriminator: vec![1; 16], is_keyed: false };
+    let mut ask = || rig.call(|shard, turn| shard.trigger(&id.into(), request(), at("08:00:01"), turn)).unwrap();
+    let (first, second) = (ask(), ask());
+    assert_eq!((first.is_new, second.is_new, first.occurrence_id), (true, false, second.occurrence_id));
+}
