@@ -126,7 +126,7 @@ fn refusals() -> Vec<(&'static str, Value, &'static str)> {
         ("misfire", json!({"policy": "SKIP", "limit": 3}), "misfire.limit"),
         ("overlap", json!("QUEUE_TWO"), "overlap"),
         ("retry", json!({"max_attempts": 0}), "retry.max_attempts"),
-        ("effect", json!("non_idempotent"), "effect"),
+        ("effect", json!("sometimes"), "effect"),
         ("rule", json!({"every": "5m", "basis": "completion"}), "rule.basis"),
         ("rule", json!({"every": "10ms"}), "rule.every"),
         ("rule", json!({"cron": "* * * * *"}), "rule.zone"),
