@@ -10,7 +10,7 @@ use crate::kernel::{
     lease::LeaseToken,
     occurrence::{OccurrenceNo, Reason, State},
     overlap::Verdict,
-    policy::{Effect, Policies},
+    policy::{Effect, Overlap, Policies},
     record::{Claimed, Held, Named, Record, Waited, runs_of},
     time::UnixMs,
 };
@@ -262,6 +262,9 @@ impl Shard {
         now: UnixMs,
         turn: &mut Turn,
     ) -> Result<(), ClaimRefusal> {
+        if policies.overlap == Overlap::Allow {
+            return Ok(());
+        }
         let schedule = self.occurrences.row(number).expect("it was just found").schedule;
         let running = self.running_beside(schedule, number).saturating_add(beside);
         match self.verdict_at_claim(number, policies.overlap, running) {

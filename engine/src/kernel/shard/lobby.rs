@@ -197,7 +197,7 @@ impl Shard {
 
     /// At a claim only what runs is in the way; whoever waits behind it was there first.
     pub(super) fn verdict_at_claim(&self, number: OccurrenceNo, overlap: Overlap, running: u32) -> Verdict {
-        if overlap == Overlap::Allow || running == 0 {
+        if running == 0 {
             return Verdict::GoOn;
         }
         let row = self.occurrences.row(number).expect("it was just found");
