@@ -10,9 +10,12 @@ use crate::{
     error::CallError,
     kernel::{
         id::{OccurrenceId, ScheduleId},
-        occurrence::{Occurrence, OccurrenceNo, State},
+        occurrence::{OccurrenceNo, State},
         schedule::{Schedule, Spec},
-        shard::{Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target, Triggered},
+        shard::{
+            Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, LookedUp, Pending, Receipted, Target,
+            Triggered,
+        },
         tenant::{QueueSettings, Revised, TenantSettings},
         time::UnixMs,
     },
@@ -90,7 +93,10 @@ pub(crate) enum Ask {
         query: HistoryQuery,
         reply: ReplyTo<HistoryPage>,
     },
-    Occurrence { id: OccurrenceId, reply: ReplyTo<Option<Occurrence>> },
+    Occurrence {
+        id: OccurrenceId,
+        reply: ReplyTo<LookedUp>,
+    },
     Take {
         queue: String,
         max: usize,

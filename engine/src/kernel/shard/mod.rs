@@ -42,7 +42,7 @@ use std::{
 pub use apply::Inconsistent;
 pub use backlog::{AGES_MS, DueBacklog};
 pub use commands::{CommandError, Creation, Target};
-pub use history::HistoryPage;
+pub use history::{HistoryPage, LookedUp};
 pub use listing::{ListingFilter, ListingPage};
 pub use requests::{BACKFILL_LIMIT, Backfilled, Request, Triggered};
 pub use turn::{Lag, Release, Turn, Urgency};
@@ -164,6 +164,8 @@ pub struct Shard {
     answered: AnsweredRequests,
     occurrences: Occurrences,
     ended: VecDeque<(OccurrenceNo, UnixMs)>,
+    /// Whether an occurrence that had ended was ever dropped.
+    has_forgotten: bool,
     streams: Vec<StreamMemory>,
     opened: Option<Opened>,
     log_time: UnixMs,
@@ -222,6 +224,7 @@ impl Shard {
             answered: AnsweredRequests::default(),
             occurrences: Occurrences::default(),
             ended: VecDeque::new(),
+            has_forgotten: false,
             streams: Vec::new(),
             opened: None,
             log_time: UnixMs::MIN,
