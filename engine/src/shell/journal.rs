@@ -97,3 +97,28 @@ impl Journal {
         self.log.close().map_err(|error| error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::record::Named;
+
+    #[test]
+    fn a_decision_that_the_log_will_never_take_ends_the_shard_aloud() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = countwheel_wal::Options::default();
+        (options.segment_bytes, options.reserve_bytes) = (16 << 10, 0);
+        let fs = Arc::new(countwheel_wal::OsFs);
+        let (log, _) = Log::open(dir.path(), fs, options, Arc::new(|| {}), &mut |_| Ok(())).unwrap();
+        let mut journal = Journal::new(log);
+        let named = |bytes| Turn {
+            records: vec![Record::QueueNamed(Named { name: "q".repeat(bytes) })],
+            urgency: Urgency::Prompt,
+            ..Turn::default()
+        };
+        journal.write(&named(100));
+        assert!(!journal.is_blocked() && journal.state() == State::Running);
+        journal.write(&named(100_000));
+        assert!(journal.is_blocked() && matches!(journal.state(), State::Poisoned(_)), "{:?}", journal.state());
+    }
+}
