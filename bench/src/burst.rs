@@ -138,7 +138,7 @@ async fn prepare(
     let started = std::time::Instant::now();
     let checked = OneInstant::new(due);
     let all = make::make_all(&bed.engine, options.triggers, move |index| {
-        let new = schedule(NewRule::Cron(rules.cron(index)), index, &setup);
+        let new = schedule(NewRule::from(rules.cron(index)), index, &setup);
         match crowd {
             Some(crowd) => new.tenant(crowd.tenant(index)),
             None => new,

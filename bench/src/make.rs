@@ -72,6 +72,6 @@ async fn make(engine: &Engine, new: NewSchedule) -> Result<(Made, Option<UnixMs>
 pub(crate) async fn rate_per_s(engine: &Engine, count: usize, setup: &Setup) -> Result<f64, BenchError> {
     let (now, setup) = (wall::now(), setup.clone());
     let started = Instant::now();
-    make_all(engine, count, move |index| schedule(NewRule::Cron(far_away(index, now)), index, &setup)).await?;
+    make_all(engine, count, move |index| schedule(NewRule::from(far_away(index, now)), index, &setup)).await?;
     Ok(count as f64 / started.elapsed().as_secs_f64())
 }

@@ -123,7 +123,7 @@ impl Tile {
         let rule = if self.is_cron() {
             let second = self.first().0 / 1_000 % (PERIOD_MS / 1_000);
             let expr = format!("{second}-59/{} * * * * *", PERIOD_MS / 1_000);
-            NewRule::Cron(CronSpec::new(expr, ZONES[self.index / CRON_EVERY % ZONES.len()].name()))
+            NewRule::from(CronSpec::new(expr, ZONES[self.index / CRON_EVERY % ZONES.len()].name()))
         } else {
             let every = Duration::from_millis(PERIOD_MS.unsigned_abs());
             NewRule::Every { every, anchor: Some(self.first()) }

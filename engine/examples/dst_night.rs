@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("fall back, asked for both", "2026-11-01T04:00:00Z", "30 1 * * *", FoldChoice::Both),
         ("fall back, a cadence", "2026-11-01T05:20:00Z", "*/30 * * * *", FoldChoice::Auto),
     ] {
-        let rule = NewRule::Cron(CronSpec { fold, ..CronSpec::new(expr, "America/New_York") });
+        let rule = NewRule::from(CronSpec { fold, ..CronSpec::new(expr, "America/New_York") });
         let from = UnixMs::parse_rfc3339(from).expect("an instant");
         let forecast = engine.forecast(&rule, (None, None), Some(from), 3)?;
         let next: Vec<String> = forecast.next.iter().map(|fire| fire.at.to_string()).collect();

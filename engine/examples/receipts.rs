@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     show("pause again", &engine.pause(id).await?);
     show("resume", &engine.resume(id).await?);
 
-    let rule = Some(NewRule::Cron(CronSpec::new("0 7 * * MON-FRI", "Europe/Berlin")));
+    let rule = Some(NewRule::from(CronSpec::new("0 7 * * MON-FRI", "Europe/Berlin")));
     let how = Update { if_version: Some(3), ..Update::default() };
     show("update", &engine.update(id, Changes { rule, ..Changes::default() }, how).await?);
     let stale = engine.update(id, Changes::default(), how).await;

@@ -137,7 +137,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of a log segment. Default: 64 MiB.
+    /// Bytes of a log segment, 1 MiB to 4 GiB: every record has to fit into one. Default: 64 MiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
@@ -217,11 +217,11 @@ impl Builder {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.horizon) {
             return refuse("horizon", format!("{:?} is out of range 1s-24h: leave it out", self.horizon));
         }
-        if !self.segment_bytes.is_multiple_of(4_096) || !(16 << 10..=4 << 30).contains(&self.segment_bytes) {
+        if !self.segment_bytes.is_multiple_of(4_096) || !(1 << 20..=4 << 30).contains(&self.segment_bytes) {
             let bytes = self.segment_bytes;
             return refuse(
                 "segment_bytes",
-                format!("{bytes} is no multiple of 4096 from 16 KiB to 4 GiB: 64 MiB suits"),
+                format!("{bytes} is no multiple of 4096 from 1 MiB to 4 GiB: 64 MiB suits"),
             );
         }
         #[cfg(feature = "redis")]

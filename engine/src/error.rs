@@ -94,7 +94,7 @@ pub enum CallError {
         current: u32,
     },
     /// The key stands for a schedule that is described otherwise.
-    #[error("the key belongs to a schedule of another description (version {version}): update it, or use another key")]
+    #[error("the key belongs to another description (of version {version}): update the schedule, or use another key")]
     IdempotencyConflict {
         /// The version that stands.
         version: u32,
@@ -109,7 +109,7 @@ pub enum CallError {
     #[error("the shard has too many calls waiting: retry in a moment")]
     Overloaded,
     /// The disk is full; firing goes on as long as the reserve lasts.
-    #[error("the disk is full, or too full for the space that is kept aside (256 MiB a shard): free some, then retry")]
+    #[error("the disk is full, or too full for the space that each shard keeps aside: free some, then repeat the call")]
     DiskFull,
     /// A write to the log failed; this engine answers nothing any more until it is restarted.
     #[error("the log can no longer be trusted after a failed write ({0}): check the disk, then restart the engine")]

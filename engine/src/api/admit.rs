@@ -80,7 +80,10 @@ pub(crate) async fn admit<B: MessageBody>(
 fn check(guarded: &Guarded, request: &ServiceRequest) -> Result<(), ApiError> {
     // Without tokens any web page that a person on this machine opens could reach the loopback address, and a browser
     // sends what such a page asks for. It also names the page.
-    if request.headers().contains_key(header::ORIGIN) {
+    // A page of a name that was made to resolve to this machine names no page, but that name as the host.
+    let is_page = request.headers().contains_key(header::ORIGIN)
+        || request.headers().get("Sec-Fetch-Site").is_some_and(|site| site.as_bytes() != b"none");
+    if is_page || (guarded.tokens.is_none() && !names_this_machine(request)) {
         return Err(ApiError::cross_origin());
     }
     let call = called(request);
@@ -106,6 +109,18 @@ fn check(guarded: &Guarded, request: &ServiceRequest) -> Result<(), ApiError> {
     request.extensions_mut().insert(query);
     request.extensions_mut().insert(Caller::new(&guarded.engine, role));
     Ok(())
+}
+
+/// Whether the host that the request names is this machine by its address, or a name that nobody can own: one without a
+/// dot, such as `localhost`. None is fine too.
+fn names_this_machine(request: &ServiceRequest) -> bool {
+    let uri = request.uri().authority().map(|authority| authority.as_str());
+    let header = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or("?"));
+    let Some(host) = uri.or(header) else { return true };
+    let name =
+        host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(n, _)| n);
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    address.map_or_else(|_| !name.contains('.'), |address| address.is_loopback())
 }
 
 /// The call that a request makes, if there is one.

@@ -49,9 +49,10 @@ impl Role {
         let role = match kind {
             "tenant" => Self::Tenant(name.into()),
             "worker" => Self::Worker(name.into()),
-            _ => return Err(format!("{text:?} is no role: give admin, tenant:<id> or worker:<queue>")),
+            // It may be a token that was put into the file by mistake: it is not repeated.
+            _ => return Err("the first word is no role: give admin, tenant:<id> or worker:<queue>".to_owned()),
         };
-        check_name(name).map_err(|problem| format!("the {kind} in {text:?} {problem}"))?;
+        check_name(name).map_err(|problem| format!("the name behind {kind}: {problem}"))?;
         Ok(role)
     }
 }
@@ -235,7 +236,7 @@ mod tests {
         let good = hex("a");
         for (line, part) in [
             ("admin".to_owned(), "the digest is missing"),
-            (format!("root {good}"), "\"root\" is no role"),
+            (format!("root {good}"), "the first word is no role"),
             (format!("tenant {good}"), "is empty"),
             (format!("tenant:ACME {good}"), "the character 'A'"),
             (format!("worker: {good}"), "is empty"),

@@ -119,7 +119,8 @@ impl ApiError {
     }
 
     pub(crate) fn cross_origin() -> Self {
-        let message = "the request comes from a web page: call the API from a program, not from a browser";
+        let message = "the request comes from a web page, or names a host that is not this machine: call the API from a program, by \
+                       127.0.0.1 or localhost";
         Self::new(StatusCode::FORBIDDEN, "cross_origin", message)
     }
 

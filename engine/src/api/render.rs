@@ -343,6 +343,7 @@ pub(crate) struct OccurrenceBody<'a> {
 #[derive(Serialize)]
 pub(crate) struct RangeBody {
     occurrence_id: Option<Id<OccurrenceId>>,
+    kind: &'static str,
     state: &'static str,
     reason: Option<&'static str>,
     scheduled_for: Instant,
@@ -388,6 +389,7 @@ impl From<&InstantRange> for RangeBody {
         };
         Self {
             occurrence_id: None,
+            kind: range.kind.as_str(),
             state: state.as_str(),
             reason,
             scheduled_for: Instant(range.first),

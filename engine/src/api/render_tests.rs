@@ -147,7 +147,7 @@ fn a_history_has_occurrences_and_ranges_without_an_id() {
     assert_eq!(
         body,
         json!({"items": [
-            {"occurrence_id": null, "state": "MISSED", "reason": null, "scheduled_for": "1970-01-01T00:00:00.000Z",
+            {"occurrence_id": null, "kind": "regular", "state": "MISSED", "reason": null, "scheduled_for": "1970-01-01T00:00:00.000Z",
              "scheduled_until": "1970-01-01T00:00:00.999Z", "count": 2},
             {"occurrence_id": "01010101-0101-0101-0101-010101010101",
              "schedule_id": "07070707-0707-0707-0707-070707070707", "version": 2, "tenant": "acme",

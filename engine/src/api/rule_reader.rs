@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::Refusal,
-    kernel::{calendar::CronSpec, changes::NewRule},
+    kernel::changes::{NewCron, NewRule},
 };
 
 /// Bounds of an interval: a second, and 366 days.
@@ -71,12 +71,12 @@ fn refuse(rule: &Fields, kind: &str, names: &[&str]) -> Result<(), Refusal> {
 
 fn cron(rule: &mut Fields) -> Result<NewRule, Refusal> {
     refuse(rule, "cron", &["anchor", "basis"])?;
-    Ok(NewRule::Cron(CronSpec {
+    Ok(NewRule::Cron(NewCron {
         expr: rule.required_text("cron")?,
         zone: rule.required_text("zone")?,
-        fold: rule.word("fold", words::FOLD)?.unwrap_or_default(),
-        gap: rule.word("gap", words::GAP)?.unwrap_or_default(),
-        day_match: rule.word("day_match", words::DAY_MATCH)?.unwrap_or_default(),
+        fold: rule.word("fold", words::FOLD)?,
+        gap: rule.word("gap", words::GAP)?,
+        day_match: rule.word("day_match", words::DAY_MATCH)?,
     }))
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::api::fields::Null;
     use crate::kernel::{
-        calendar::{DayMatch, FoldChoice, Gap, LocalFold},
+        calendar::{FoldChoice, Gap, LocalFold},
         time::UnixMs,
     };
 
@@ -131,7 +131,7 @@ mod tests {
         else {
             panic!("cron")
         };
-        assert_eq!((cron.fold, cron.gap, cron.day_match), (FoldChoice::Both, Gap::Shift, DayMatch::Or));
+        assert_eq!((cron.fold, cron.gap, cron.day_match), (Some(FoldChoice::Both), Some(Gap::Shift), None));
         let NewRule::Every { every, anchor } = read(r#"{"every":"5m","anchor":"1970-01-01T00:00:07Z","basis":"slot"}"#)
         else {
             panic!("every")

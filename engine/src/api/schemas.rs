@@ -205,6 +205,7 @@ fn occurrence() -> Value {
 fn range() -> Value {
     closed(&[
         ("occurrence_id", json!({"type": "null"})),
+        ("kind", json!({"type": "string", "enum": ["regular", "backfill"]})),
         ("state", one_of(words::OCCURRENCE_STATE)),
         ("reason", reason()),
         ("scheduled_for", instant()),

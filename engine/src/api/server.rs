@@ -76,6 +76,8 @@ pub(crate) fn server(
         .workers(1)
         .worker_max_blocking_threads(BLOCKING_THREADS)
         .max_connections(connections())
+        // Handshakes that are under way: one that never ends must not keep others from beginning.
+        .max_connection_rate(connections())
         .client_request_timeout(HEAD_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(DRAIN_SECONDS)

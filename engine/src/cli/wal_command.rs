@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use countwheel_wal::{Ending, Inspection, OpenError, OsFs, Repair, inspect, repair, verify};
 
-use crate::kernel::time::UnixMs;
+use crate::{kernel::time::UnixMs, shell::directory::look_over};
 
 /// The arguments of `countwheel wal`.
 #[derive(Clone, Debug, Args)]
@@ -77,6 +77,12 @@ pub fn run(args: WalArgs) -> ExitCode {
             }
         };
         worst = worst.max(code);
+    }
+    if let (Action::Verify { .. }, false) = (&args.action, dir.join("wal").is_dir())
+        && let Err(error) = look_over(dir, |log| inspect(&OsFs, log).ok().map(|found| found.log_id))
+    {
+        eprintln!("countwheel: {error}");
+        worst = DAMAGED;
     }
     ExitCode::from(worst)
 }
@@ -216,6 +222,8 @@ mod tests {
     use clap::Parser;
     use countwheel_wal::{Log, Options, Records, Urgency};
 
+    use crate::shell::directory::Directory;
+
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
@@ -245,9 +253,10 @@ mod tests {
     #[test]
     fn damage_is_found_in_any_shard_and_repaired() {
         let dir = tempfile::tempdir().unwrap();
-        for shard in ["shard-0000", "shard-0001"] {
-            make_log(&dir.path().join(shard));
-        }
+        let mut directory = Directory::open(dir.path(), Some(2), 2, false).unwrap();
+        let shards = ["shard-0000", "shard-0001"].map(|shard| dir.path().join(shard));
+        shards.iter().for_each(|shard| make_log(shard));
+        directory.bind_logs(shards.map(|shard| inspect(&OsFs, &shard).unwrap().log_id).into()).unwrap();
         assert_eq!(run_on("verify", dir.path()), ExitCode::SUCCESS);
         assert_eq!(run_on("inspect", &dir.path().join("shard-0001")), ExitCode::SUCCESS);
         let segment = dir.path().join("shard-0001/wal/00000000000000000001.wal");
@@ -258,6 +267,8 @@ mod tests {
         assert_eq!(run_on("inspect", dir.path()), ExitCode::from(DAMAGED));
         assert_eq!(run_on("repair", dir.path()), ExitCode::SUCCESS);
         assert_eq!(run_on("verify", dir.path()), ExitCode::SUCCESS);
+        std::fs::remove_file(dir.path().join("IDENTITY")).unwrap();
+        assert_eq!(run_on("verify", dir.path()), ExitCode::from(DAMAGED), "an engine would refuse it");
     }
 
     #[test]

@@ -39,6 +39,9 @@ use crate::{
     },
 };
 
+/// How long a call waits before it is asked whether its answer can come at all.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// A running engine. A cheap handle: clone it, send it, use it from any tokio runtime; it has its own threads.
 #[derive(Clone)]
 pub struct Engine {
@@ -145,7 +148,19 @@ impl Engine {
             SendError::Full(_) => CallError::Overloaded,
             SendError::Closed(_) => self.ended(),
         })?;
-        answer.await.unwrap_or_else(|_| Err(self.ended()))
+        tokio::pin!(answer);
+        loop {
+            // What waits for a disk that is full may wait for hours: the caller is told, and the call may still be done.
+            match tokio::time::timeout(PATIENCE, &mut answer).await {
+                Ok(answer) => return answer.unwrap_or_else(|_| Err(self.ended())),
+                Err(_) if self.is_full() => return Err(CallError::DiskFull),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.statuses().any(|status| status.log_state == countwheel_wal::State::Full)
     }
 
     /// Why a shard does not answer any more.

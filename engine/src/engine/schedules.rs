@@ -94,7 +94,8 @@ impl Engine {
     }
 
     pub(super) fn as_described(&self, schedule: Schedule, new: &NewSchedule) -> Result<Made, CallError> {
-        let said = Changes { rule: Some(new.rule.clone()), ..new.rest.clone() };
+        let rule = new.rule.completed_by(&schedule.spec.rule, schedule.spec.at_local.as_ref());
+        let said = Changes { rule: Some(rule), ..new.rest.clone() };
         let described = resolve_changes(&schedule.spec, &said, self.now(), &self.running().rules);
         if described.is_ok_and(|spec| spec == schedule.spec) {
             return Ok(Made { schedule, is_new: false });
@@ -255,17 +256,17 @@ impl Engine {
     /// # Errors
     /// [`CallError::NoOccurrence`], [`CallError::Archived`], or see [`CallError`].
     pub async fn occurrence(&self, id: OccurrenceId) -> Result<crate::kernel::occurrence::Occurrence, CallError> {
+        let mut is_forgetful = false;
         for shard in 0..self.shards() {
-            // Whose it is is looked at here: another tenant's is not there, which is not the same as archived.
-            if let Some(found) = self.ask(shard, |reply| Ask::Occurrence { id, reply }).await? {
+            let looked_up = self.ask(shard, |reply| Ask::Occurrence { id, reply }).await?;
+            if let Some(found) = looked_up.occurrence {
                 let is_seen = self.bound_tenant().is_none_or(|tenant| tenant == found.tenant);
                 return if is_seen { Ok(found) } else { Err(CallError::NoOccurrence) };
             }
+            is_forgetful |= looked_up.has_forgotten;
         }
-        Err(if id.is_well_formed() && id.scheduled_for() <= self.now() {
-            CallError::Archived
-        } else {
-            CallError::NoOccurrence
-        })
+        // To a caller who may not see everything, what is another's and what never was are one.
+        let may_have_been = id.is_well_formed() && id.scheduled_for() <= self.now() && is_forgetful;
+        Err(if may_have_been && self.bound_tenant().is_none() { CallError::Archived } else { CallError::NoOccurrence })
     }
 }

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::{
-    calendar::{CronError, CronRule, CronSpec, Gap, LocalFold},
+    calendar::{CronError, CronRule, CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
     policy::{Effect, Misfire, Overlap, Retry},
+    schedule::{AtLocal, Rule},
     time::UnixMs,
 };
 
@@ -13,7 +14,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewRule {
     /// Cron in a zone.
-    Cron(CronSpec),
+    Cron(NewCron),
     /// A grid; `anchor` defaults to the one the schedule has, else to `start_at`, else to the time of creation.
     Every {
         /// 1 s to 366 days.
@@ -34,6 +35,71 @@ pub enum NewRule {
         /// What to do about a missing wall time.
         gap: Option<Gap>,
     },
+}
+
+/// A cron rule as it is asked for; what is left out has its default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCron {
+    /// 5 or 6 fields, or a nickname.
+    pub expr: String,
+    /// A zone name of the loaded release.
+    pub zone: String,
+    /// For wall times that happen twice.
+    pub fold: Option<FoldChoice>,
+    /// For wall times that do not happen.
+    pub gap: Option<Gap>,
+    /// For rules that restrict both day fields.
+    pub day_match: Option<DayMatch>,
+}
+
+impl NewCron {
+    /// The rule, with defaults where nothing is said.
+    #[must_use]
+    pub fn spec(&self) -> CronSpec {
+        CronSpec {
+            expr: self.expr.clone(),
+            zone: self.zone.clone(),
+            fold: self.fold.unwrap_or_default(),
+            gap: self.gap.unwrap_or_default(),
+            day_match: self.day_match.unwrap_or_default(),
+        }
+    }
+}
+
+/// Everything is said.
+impl From<CronSpec> for NewRule {
+    fn from(spec: CronSpec) -> Self {
+        let CronSpec { expr, zone, fold, gap, day_match } = spec;
+        Self::Cron(NewCron { expr, zone, fold: Some(fold), gap: Some(gap), day_match: Some(day_match) })
+    }
+}
+
+impl NewRule {
+    /// The same, with what it leaves out as it stands in `rule`, if that is the same but for it.
+    #[must_use]
+    pub fn completed_by(&self, rule: &Rule, at_local: Option<&AtLocal>) -> Self {
+        match (self, rule, at_local) {
+            (Self::Cron(new), Rule::Cron(known), _) if (&new.expr, &new.zone) == (&known.expr, &known.zone) => {
+                Self::Cron(NewCron {
+                    fold: new.fold.or(Some(known.fold)),
+                    gap: new.gap.or(Some(known.gap)),
+                    day_match: new.day_match.or(Some(known.day_match)),
+                    ..new.clone()
+                })
+            }
+            (Self::AtLocal { local, zone, fold, gap }, _, Some(known))
+                if (local, zone) == (&known.local, &known.zone) =>
+            {
+                Self::AtLocal {
+                    local: local.clone(),
+                    zone: zone.clone(),
+                    fold: fold.or(known.fold),
+                    gap: gap.or(known.gap),
+                }
+            }
+            _ => self.clone(),
+        }
+    }
 }
 
 /// What is said of a schedule; `None` is what is left as it is. Where a value may itself be absent, `Some(None)` says so.
@@ -130,7 +196,7 @@ impl NewSchedule {
     /// An expression that is not cron, naming field, value and remedy. The zone is checked when the schedule is made.
     pub fn cron(expr: &str, zone: &str) -> Result<Self, CronError> {
         CronRule::check(expr)?;
-        Ok(Self::new(NewRule::Cron(CronSpec::new(expr, zone))))
+        Ok(Self::new(CronSpec::new(expr, zone).into()))
     }
 
     /// Fires every `every` of elapsed time, counted from its creation.

@@ -225,7 +225,7 @@ pub fn resolve_rule(
     rules: &dyn Rules,
 ) -> Result<(Rule, Option<AtLocal>), Refusal> {
     match rule {
-        NewRule::Cron(spec) => Ok((Rule::Cron(resolve_cron(spec, rules)?), None)),
+        NewRule::Cron(cron) => Ok((Rule::Cron(resolve_cron(&cron.spec(), rules)?), None)),
         NewRule::Every { every, anchor } => {
             let every_ms = millis(*every);
             if !(1_000..=366 * DAY_MS).contains(&every_ms) {

@@ -10,9 +10,12 @@ use crate::{
     error::CallError,
     kernel::{
         id::{OccurrenceId, ScheduleId},
-        occurrence::{Occurrence, OccurrenceNo, State},
+        occurrence::{OccurrenceNo, State},
         schedule::{Schedule, Spec},
-        shard::{Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, Pending, Receipted, Target, Triggered},
+        shard::{
+            Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, LookedUp, Pending, Receipted, Target,
+            Triggered,
+        },
         tenant::{QueueSettings, Revised, TenantSettings},
         time::UnixMs,
     },
@@ -92,7 +95,7 @@ pub(crate) enum Ask {
     },
     Occurrence {
         id: OccurrenceId,
-        reply: ReplyTo<Option<Occurrence>>,
+        reply: ReplyTo<LookedUp>,
     },
     Take {
         queue: String,

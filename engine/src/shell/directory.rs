@@ -82,21 +82,8 @@ impl Directory {
         };
         identity.check(path, shards, rehearsal)?;
         let directory = Self { path: path.to_owned(), identity, fs, _lock: lock };
-        directory.refuse_missing_shards()?;
+        directory.identity.refuse_missing_shards(path)?;
         Ok(directory)
-    }
-
-    /// A shard that was there once is not made anew in silence: its schedules would be gone.
-    fn refuse_missing_shards(&self) -> Result<(), OpenError> {
-        let shards = if self.identity.logs.is_empty() { 0 } else { self.identity.shards };
-        match (0..shards).map(|shard| self.shard_path(shard)).find(|path| !path.is_dir()) {
-            Some(path) => Err(OpenError::Refused {
-                path,
-                what: "the shard's directory is missing".to_owned(),
-                remedy: "put it back from where it went, or from a copy".to_owned(),
-            }),
-            None => Ok(()),
-        }
     }
 
     /// Compares the shards' logs with those that the directory was made with, or notes them the first time.
@@ -107,10 +94,52 @@ impl Directory {
             return write_file_atomically(&*self.fs, &file, self.identity.to_string().as_bytes())
                 .map_err(|source| io(&file, source));
         }
-        let strange = self.identity.logs.iter().zip(&logs).position(|(known, found)| known != found);
+        self.identity.compare_logs(&self.path, &logs)
+    }
+
+    pub(crate) fn shard_path(&self, shard: u16) -> PathBuf {
+        shard_path(&self.path, shard)
+    }
+}
+
+fn shard_path(path: &Path, shard: u16) -> PathBuf {
+    path.join(format!("shard-{shard:04}"))
+}
+
+/// Looks, without a lock and without changing anything, whether a data directory says what it is and holds the shards it
+/// names; `log_of` gives the id of the log in a shard's directory, where it can be read.
+pub(crate) fn look_over(path: &Path, log_of: impl Fn(&Path) -> Option<LogId>) -> Result<(), OpenError> {
+    let file = path.join("IDENTITY");
+    let text = fs::read_to_string(&file).map_err(|source| io(&file, source))?;
+    let identity = Identity::parse(&text).map_err(|what| refused(&file, what))?;
+    identity.refuse_missing_shards(path)?;
+    let shards = 0..u16::try_from(identity.logs.len()).unwrap_or(0);
+    // A log that cannot be read has been told of: it is compared with itself.
+    let found: Vec<LogId> =
+        shards.map(|n| log_of(&shard_path(path, n)).unwrap_or(identity.logs[usize::from(n)])).collect();
+    identity.compare_logs(path, &found)
+}
+
+impl Identity {
+    /// A shard that was there once is not made anew in silence: its schedules would be gone.
+    fn refuse_missing_shards(&self, path: &Path) -> Result<(), OpenError> {
+        let shards = if self.logs.is_empty() { 0 } else { self.shards };
+        match (0..shards).map(|shard| shard_path(path, shard)).find(|path| !path.is_dir()) {
+            Some(path) => Err(OpenError::Refused {
+                path,
+                what: "the shard's directory is missing".to_owned(),
+                remedy: "put it back from where it went, or from a copy".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Each shard's directory holds the log that it was made with.
+    fn compare_logs(&self, path: &Path, found: &[LogId]) -> Result<(), OpenError> {
+        let strange = self.logs.iter().zip(found).position(|(known, found)| known != found);
         match strange.and_then(|shard| u16::try_from(shard).ok()) {
             Some(shard) => Err(OpenError::Refused {
-                path: self.shard_path(shard),
+                path: shard_path(path, shard),
                 what: format!("it holds another log than shard {shard}'s"),
                 remedy: "put the shards' directories back under their own names".to_owned(),
             }),
@@ -118,12 +147,6 @@ impl Directory {
         }
     }
 
-    pub(crate) fn shard_path(&self, shard: u16) -> PathBuf {
-        self.path.join(format!("shard-{shard:04}"))
-    }
-}
-
-impl Identity {
     fn check(&self, path: &Path, shards: Option<u16>, rehearsal: bool) -> Result<(), OpenError> {
         let refuse = |what: String, remedy: &str| {
             Err(OpenError::Refused { path: path.to_owned(), what, remedy: remedy.to_owned() })
@@ -272,8 +295,12 @@ mod tests {
         again.bind_logs(logs.clone()).unwrap();
         let swapped = again.bind_logs(logs.into_iter().rev().collect()).unwrap_err().to_string();
         assert!(swapped.contains("another log than shard 0's"), "{swapped}");
+        assert!(look_over(dir.path(), |_| None).is_ok());
+        let seen = look_over(dir.path(), |_| Some(LogId([2; 16]))).unwrap_err().to_string();
+        assert!(seen.contains("another log than shard 0's"), "{seen}");
         fs::remove_dir(again.shard_path(1)).unwrap();
         drop(again);
+        assert!(look_over(dir.path(), |_| None).unwrap_err().to_string().contains("missing"));
         let missing = Directory::open(dir.path(), None, 8, false).unwrap_err().to_string();
         assert!(missing.contains("shard-0001") && missing.contains("missing"), "{missing}");
     }

@@ -1,7 +1,7 @@
 //! Between a shard's decisions and its log: encodes records, hands them over in order, and keeps what the log cannot
 //! take at the moment.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use countwheel_wal::{AppendError, Log, Records, State};
 
@@ -18,11 +18,13 @@ pub(crate) struct Journal {
     body: Vec<u8>,
     /// Urgency of what `records` holds, while the log's queue is full.
     waiting: Option<countwheel_wal::Urgency>,
+    /// What the log will never take: the shard has decided more than it can write, and is over.
+    broken: Option<Arc<str>>,
 }
 
 impl Journal {
     pub(super) fn new(log: Log) -> Self {
-        Self { log, records: Records::new(), body: Vec::new(), waiting: None }
+        Self { log, records: Records::new(), body: Vec::new(), waiting: None, broken: None }
     }
 
     /// Writes a turn's records. What the log cannot take is kept, in order; see [`Journal::is_blocked`].
@@ -55,14 +57,21 @@ impl Journal {
                 self.records.clear();
                 self.waiting = None;
             }
-            // Kept: a poisoned log takes nothing any more, a full one when it has written what it has.
-            Err(AppendError::Full { .. } | _) => self.waiting = Some(countwheel_wal::Urgency::Prompt),
+            // Kept: it is written when the log has written what it has.
+            Err(AppendError::Full { .. }) => self.waiting = Some(countwheel_wal::Urgency::Prompt),
+            Err(error) => {
+                if self.broken.is_none() && !matches!(error, AppendError::Poisoned { .. }) {
+                    tracing::error!(%error, "the log does not take what was decided: raise segment_bytes, restart");
+                    self.broken = Some(error.to_string().into());
+                }
+                self.waiting = Some(countwheel_wal::Urgency::Prompt);
+            }
         }
     }
 
     /// Tries again to hand over what the log could not take. While this is true, nothing may be decided.
     pub(super) fn is_blocked(&mut self) -> bool {
-        if let Some(urgency) = self.waiting {
+        if let Some(urgency) = self.waiting.filter(|_| self.broken.is_none()) {
             self.append(urgency);
         }
         self.waiting.is_some()
@@ -81,10 +90,35 @@ impl Journal {
     }
 
     pub(super) fn state(&self) -> State {
-        self.log.state()
+        self.broken.clone().map_or_else(|| self.log.state(), State::Poisoned)
     }
 
     pub(super) fn close(self) -> Result<(), String> {
         self.log.close().map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::record::Named;
+
+    #[test]
+    fn a_decision_that_the_log_will_never_take_ends_the_shard_aloud() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = countwheel_wal::Options::default();
+        (options.segment_bytes, options.reserve_bytes) = (16 << 10, 0);
+        let fs = Arc::new(countwheel_wal::OsFs);
+        let (log, _) = Log::open(dir.path(), fs, options, Arc::new(|| {}), &mut |_| Ok(())).unwrap();
+        let mut journal = Journal::new(log);
+        let named = |bytes| Turn {
+            records: vec![Record::QueueNamed(Named { name: "q".repeat(bytes) })],
+            urgency: Urgency::Prompt,
+            ..Turn::default()
+        };
+        journal.write(&named(100));
+        assert!(!journal.is_blocked() && journal.state() == State::Running);
+        journal.write(&named(100_000));
+        assert!(journal.is_blocked() && matches!(journal.state(), State::Poisoned(_)), "{:?}", journal.state());
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod ask;
 pub mod clock;
 pub(crate) mod creations;
-mod directory;
+pub(crate) mod directory;
 mod journal;
 pub(crate) mod ledger;
 pub mod local_queue;

@@ -463,8 +463,8 @@ impl Handler<Ask> for ShardActor {
                 }
             }
             Ask::Occurrence { id, reply } => {
-                let (occurrence, lsn) = self.shard.occurrence_by_id(id);
-                self.answer(reply, lsn, occurrence);
+                let looked_up = self.shard.look_up(id);
+                self.answer(reply, looked_up.lsn, looked_up);
             }
             Ask::Take { queue, max, reply } => drop(reply.send(self.take(&queue, max))),
             Ask::Stop { reply } => {

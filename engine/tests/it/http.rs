@@ -161,6 +161,32 @@ fn a_request_from_a_web_page_is_refused() {
     let (_home, server) = fresh();
     let reply = server.send("POST", "/v1/schedules", &[("Origin", "http://example.org")], b"{}");
     assert_eq!(reply.refusal(), (403, "cross_origin".into(), None));
+    let page = server.send("GET", "/v1/schedules", &[("Sec-Fetch-Site", "same-origin")], b"");
+    assert_eq!(page.refusal(), (403, "cross_origin".into(), None));
+}
+
+/// A name of the attacker's that was made to resolve to this machine: the browser sends no `Origin` then.
+#[test]
+fn without_tokens_a_host_that_is_not_this_machine_is_refused() {
+    let (_home, server) = fresh();
+    let asked = |host: &str| {
+        server.exchange(format!("GET /v1/schedules HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+    };
+    for host in
+        ["evil.example", "evil.example:7171", "127.0.0.1.evil.example", "localhost.", "192.168.1.7:80", "[2001:db8::1]"]
+    {
+        assert_eq!(asked(host).refusal(), (403, "cross_origin".into(), None), "{host:?}");
+    }
+    for host in ["localhost", "LOCALHOST:7171", "127.0.0.1", "127.0.0.1:7171", "[::1]:7171"] {
+        assert_eq!(asked(host).status, 200, "{host:?}");
+    }
+}
+
+#[test]
+fn what_never_was_is_not_archived() {
+    let (_home, server) = fresh();
+    let reply = server.call("GET", "/v1/occurrences/00000000-0000-8000-8000-000000000000", "");
+    assert_eq!(reply.refusal(), (404, "not_found".into(), None));
 }
 
 #[test]
@@ -169,7 +195,7 @@ fn a_server_that_nobody_may_reach_from_outside_does_not_start_there() {
     let data = home.path().join("data");
     for address in ["0.0.0.0:0", "[::]:0"] {
         let (code, said) = refused(&["--data", data.to_str().unwrap(), "--listen", address]);
-        assert_eq!(code, Some(1));
+        assert_eq!(code, Some(2));
         assert!(said.starts_with("countwheel: ") && said.lines().count() == 1 && said.contains("loopback"), "{said}");
         assert!(!data.exists(), "nothing was made");
     }

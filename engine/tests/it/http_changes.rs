@@ -67,6 +67,28 @@ fn a_key_finds_its_schedule_until_it_is_deleted() {
 }
 
 #[test]
+fn what_a_repeated_create_leaves_out_of_its_rule_equals_whatever_is_stored() {
+    let house = House::new();
+    let with = |rule: Value| json!({"tenant": "acme", "queue": "billing", "rule": rule});
+    let cron = json!({"cron": "30 1 * * 1", "zone": "America/New_York"});
+    for (key, option, value, other) in
+        [("fold", "fold", "both", "once"), ("gap", "gap", "shift", "skip"), ("days", "day_match", "and", "or")]
+    {
+        let mut said = cron.clone();
+        said[option] = json!(value);
+        assert_eq!(house.keyed(key, &with(said.clone())).status, 201, "{option}");
+        assert_eq!(house.keyed(key, &with(cron.clone())).status, 200, "{option} left out");
+        said[option] = json!(other);
+        assert_eq!(house.keyed(key, &with(said)).status, 409, "{option} said otherwise");
+    }
+    let local =
+        |fold: Option<&str>| with(json!({"at_local": "2099-11-01T01:30:00", "zone": "America/New_York", "fold": fold}));
+    assert_eq!(house.keyed("night", &local(Some("second"))).status, 201);
+    assert_eq!(house.keyed("night", &local(None)).status, 200);
+    assert_eq!(house.keyed("night", &local(Some("first"))).status, 409);
+}
+
+#[test]
 fn a_key_that_is_none_is_refused() {
     let house = House::new();
     for key in ["", "schlüssel", &"x".repeat(256)] {

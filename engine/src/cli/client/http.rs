@@ -176,7 +176,9 @@ fn why(error: &ureq::Error) -> String {
         ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             "nothing listens there: start the server or correct --url".to_owned()
         }
-        ureq::Error::Io(error) => format!("the connection failed ({error}): is the server well, is it http or https"),
+        ureq::Error::Io(error) => format!(
+            "the connection failed ({error}): is the server well, is it http or https, is its certificate known (--ca)"
+        ),
         ureq::Error::HostNotFound => "there is no such host: correct --url".to_owned(),
         ureq::Error::Timeout(_) => "no answer in time: is the server overloaded".to_owned(),
         ureq::Error::TooManyRedirects => {

@@ -170,7 +170,7 @@ impl Import<'_> {
             fields.insert("line".to_owned(), number.into());
         }
         if self.json {
-            self.bar.suspend(|| print(&format!("{answer}\n")))?;
+            self.bar.suspend(|| print(&format!("{answer}\n"))).map_err(|why| self.stopped(why))?;
         }
         if let Some(why) = line_of(&answer) {
             self.refuse(number, &why);
@@ -190,7 +190,7 @@ impl Import<'_> {
 
     fn stopped(&self, why: ClientError) -> ClientError {
         match (self.last_line, why) {
-            (0, why) => why,
+            (0, why) if !matches!(why, ClientError::ReaderGone) => why,
             (line, why) => ClientError::Stopped { line, why: Box::new(why) },
         }
     }

@@ -103,7 +103,7 @@ fn cron(name: &'static str, expr: &str, zone: &str, told: &'static str, every_ms
         name: name.to_owned(),
         row: name,
         told,
-        rule: NewRule::Cron(CronSpec::new(expr, zone)),
+        rule: NewRule::from(CronSpec::new(expr, zone)),
         flexible_window: None,
         beat: Beat::Grid { every_ms, anchor: UnixMs(0) },
     }

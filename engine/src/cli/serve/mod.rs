@@ -39,11 +39,6 @@ use crate::{
 enum ServeError {
     #[error(transparent)]
     Setting(#[from] SettingError),
-    #[error(
-        "{0} is not a loopback address: without tokens anyone who reaches it could do anything: listen on 127.0.0.1 or \
-         give --tokens"
-    )]
-    NotLoopback(SocketAddr),
     #[error("cannot listen on {address}: {source}: stop what uses it or choose another --listen")]
     Bind { address: SocketAddr, source: io::Error },
     #[error("cannot wait for signals: {0}: check the limits of the process")]
@@ -93,7 +88,12 @@ fn read(args: ServeArgs) -> Result<(Layers, Plan), ServeError> {
     let access = Access::load(settings.tokens.as_deref());
     let access = access.map_err(|error| layers.refuse(Setting::Tokens, error.to_string()))?;
     if !access.allows(settings.listen) {
-        return Err(ServeError::NotLoopback(settings.listen));
+        let problem = format!(
+            "{} is not a loopback address, and without tokens anyone who reaches it could do anything: listen on \
+             127.0.0.1 or give tokens",
+            settings.listen
+        );
+        return Err(layers.refuse(Setting::Listen, problem).into());
     }
     Ok((layers, Plan { start, listen: settings.listen, access, transport }))
 }

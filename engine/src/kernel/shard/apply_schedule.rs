@@ -341,7 +341,12 @@ impl Shard {
             self.backfills.insert(number, job);
         }
         if asked.is_keyed {
-            self.answered.remember(id, &asked.discriminator, Answered::Backfilled(asked.count), self.log_time);
+            self.answered.remember(
+                id,
+                &asked.discriminator,
+                Answered::Backfilled { occurrences: asked.count, from, to },
+                self.log_time,
+            );
         }
         Ok(())
     }

@@ -26,6 +26,17 @@ pub struct HistoryPage {
     pub lsn: Lsn,
 }
 
+/// What a shard knows of an occurrence's id.
+#[derive(Clone, Debug)]
+pub struct LookedUp {
+    /// The occurrence, if it is known.
+    pub occurrence: Option<Occurrence>,
+    /// Whether any occurrence was forgotten: then what is not known may have been.
+    pub has_forgotten: bool,
+    /// The answer may leave once this is durable.
+    pub lsn: Lsn,
+}
+
 impl Shard {
     /// A schedule's history in `[from, to)`, behind `after`, at most `limit` items; `None`: there is no such schedule, or
     /// the caller may not see it. A page may be short while `next` is set.
@@ -82,12 +93,14 @@ impl Shard {
         }
     }
 
-    /// The occurrence that has this id, if it is known; and the LSN that the answer rests on.
+    /// The occurrence that has this id, if it is known.
     #[must_use]
-    pub fn occurrence_by_id(&self, id: OccurrenceId) -> (Option<Occurrence>, Lsn) {
-        let Some(number) = self.occurrences.number(id) else { return (None, Lsn(0)) };
-        let row = self.occurrences.row(number).expect("the index names rows");
-        (self.occurrence(number), self.schedule(row.schedule).changed)
+    pub fn look_up(&self, id: OccurrenceId) -> LookedUp {
+        let number = self.occurrences.number(id);
+        let occurrence = number.and_then(|number| self.occurrence(number));
+        let row = number.and_then(|number| self.occurrences.row(number));
+        let lsn = row.map_or(Lsn(0), |row| self.schedule(row.schedule).changed);
+        LookedUp { occurrence, has_forgotten: self.has_forgotten, lsn }
     }
 
     /// One occurrence as it stands.

@@ -221,6 +221,7 @@ impl Shard {
     pub(super) fn forget(&mut self, number: OccurrenceNo) {
         let Some(row) = self.occurrences.remove(number) else { return };
         self.runs.forget(row.tenant, number);
+        self.has_forgotten = true;
         self.set_newer(row.schedule, row.older, row.newer);
         self.set_older(row.schedule, row.newer, row.older);
         let schedule = self.schedules.row_mut(row.schedule).expect("an occurrence has a schedule");

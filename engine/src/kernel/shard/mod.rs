@@ -50,7 +50,7 @@ pub use apply::Inconsistent;
 pub use backlog::{AGES_MS, DueBacklog};
 pub use claims::{CLAIM_LIMIT, ClaimRefusal, Claiming, Granted, LEASE_MS_AT_MOST};
 pub use commands::{CommandError, Creation, Target};
-pub use history::HistoryPage;
+pub use history::{HistoryPage, LookedUp};
 pub use listing::{ListingFilter, ListingPage};
 pub use outcomes::{Beat, FailedRun, Outcome, RESULT_REF_BYTES, RunError, Speaking};
 pub use people::{DeadPlace, Decided, ReviewRefusal};
@@ -200,6 +200,8 @@ pub struct Shard {
     ended: VecDeque<(OccurrenceNo, UnixMs)>,
     /// How many occurrences are under way.
     live: usize,
+    /// Whether an occurrence that had ended was ever dropped.
+    has_forgotten: bool,
     streams: Vec<StreamMemory>,
     opened: Option<Opened>,
     log_time: UnixMs,
@@ -268,6 +270,7 @@ impl Shard {
             workers: Workers::default(),
             ended: VecDeque::new(),
             live: 0,
+            has_forgotten: false,
             streams: Vec::new(),
             opened: None,
             log_time: UnixMs::MIN,

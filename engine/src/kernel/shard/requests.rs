@@ -64,14 +64,14 @@ pub(super) struct BackfillJob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     Triggered(OccurrenceId),
-    Backfilled(u64),
+    Backfilled { occurrences: u64, from: UnixMs, to: UnixMs },
 }
 
 impl Answered {
     const fn kind(self) -> Kind {
         match self {
             Self::Triggered(_) => Kind::Manual,
-            Self::Backfilled(_) => Kind::Backfill,
+            Self::Backfilled { .. } => Kind::Backfill,
         }
     }
 }
@@ -162,9 +162,12 @@ impl Shard {
         let base = now.max(self.log_time);
         let (id, changed) = (self.schedule(number).id, self.schedule(number).changed);
         if request.is_keyed
-            && let Some(Answered::Backfilled(occurrences)) =
+            && let Some(Answered::Backfilled { occurrences, from: known_from, to: known_to }) =
                 self.answered.answer(id, Kind::Backfill, &request.discriminator, now)
         {
+            if (known_from, known_to) != (from, to) {
+                return Err(CommandError::KeyTaken { version: self.schedule(number).version });
+            }
             return Ok((Backfilled { occurrences, is_new: false }, changed));
         }
         check_window(from, to, base)?;

@@ -190,14 +190,15 @@ impl Shard {
         Err(CommandError::Busy)
     }
 
-    /// What a call at `now` ends, and what it cannot reach: after an opening that is every occurrence that was there
-    /// before, until the queue has been read back. Even one that is not due may stand in it, if the clock was ahead.
+    /// What a call at `now` ends, and what it cannot reach: after an opening that is every occurrence that could have
+    /// been handed over before, until the queue has been read back.
     fn reach(&mut self, number: u32, now: UnixMs, pending: Pending) -> Reach {
         let mut reach = Reach::default();
         for occurrence in self.scheduled_of(number) {
             let row = self.occurrences.row(occurrence).expect("it was just found");
             // A queue whose runs are followed asks before it runs anything.
-            let may_be_there = !row.is_tracked && (row.holder == Holder::Queue || occurrence < self.unread_below);
+            let may_be_there = !row.is_tracked
+                && (row.holder == Holder::Queue || (occurrence < self.unread_below && row.available_at <= now));
             let is_kept = pending == Pending::Keep && row.scheduled_for <= now;
             if may_be_there || is_kept { &mut reach.kept } else { &mut reach.canceled }.push(occurrence);
         }

@@ -92,6 +92,8 @@ fn a_backfill_runs_what_ran_again_under_its_own_ids() {
     assert_eq!((made.id, made.kind, made.available_at), (expected, Kind::Backfill, at("09:30:00")));
     let again = backfill(&mut rig, id, window, keyed("again"), at("09:40:00")).unwrap();
     assert_eq!(again, Backfilled { occurrences: 1, is_new: false });
+    let other = backfill(&mut rig, id, (at("08:00:00"), at("09:01:00")), keyed("again"), at("09:40:00"));
+    assert_eq!(other, Err(CommandError::KeyTaken { version: 1 }), "the key stands for another window");
 }
 
 #[test]

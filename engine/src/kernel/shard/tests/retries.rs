@@ -193,6 +193,6 @@ fn what_is_dead_for_a_month_goes_when_another_dies() {
     let waiting = (1..3).find(|number| rig.state(*number) == State::Enqueued).unwrap();
     let run = rig.claim(waiting, later).unwrap();
     rig.fail(&run, FailureClass::Permanent, later).unwrap();
-    assert_eq!(rig.shard.occurrence_by_id(id).0, None);
+    assert_eq!(rig.shard.look_up(id).occurrence, None);
     assert_eq!(rig.shard.dead("acme", None, 10).len(), 1);
 }
