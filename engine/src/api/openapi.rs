@@ -40,7 +40,8 @@ fn operation(call: &Call) -> Value {
         "operationId": operation_id(call),
         "parameters": parameters(call),
         "responses": responses(call),
-        "security": if call.access == Access::Open { json!([]) } else { json!([{"token": []}]) },
+        // A server without a file of tokens takes none.
+        "security": if call.access == Access::Open { json!([]) } else { json!([{"token": []}, {}]) },
     });
     if let Some((content_type, fields)) = match call.body {
         Body::None => None,

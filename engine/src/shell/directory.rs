@@ -108,6 +108,7 @@ fn shard_path(path: &Path, shard: u16) -> PathBuf {
 
 /// Looks, without a lock and without changing anything, whether a data directory says what it is and holds the shards it
 /// names; `log_of` gives the id of the log in a shard's directory, where it can be read.
+#[cfg(feature = "server")]
 pub(crate) fn look_over(path: &Path, log_of: impl Fn(&Path) -> Option<LogId>) -> Result<(), OpenError> {
     let file = path.join("IDENTITY");
     let text = fs::read_to_string(&file).map_err(|source| io(&file, source))?;

@@ -62,3 +62,10 @@ fn a_flexible_window_spreads_and_a_virtual_clock_passes_a_year() {
     assert_eq!(year.lines().count(), 12, "{year}");
     assert!(year.starts_with("2026-01-30T17:00:00.000Z\n2026-02-27T17:00:00.000Z\n"), "{year}");
 }
+
+#[test]
+fn a_small_tenant_does_not_wait_for_a_large_one() {
+    let said = said("fairness");
+    let place: u32 = said.split_whitespace().nth(8).and_then(|word| word.parse().ok()).expect("a number");
+    assert!((10..200).contains(&place), "{said}");
+}
