@@ -7,6 +7,7 @@ use countwheel::{
     builder::SyncPolicy,
     engine::{HistoryFilter, Receipted},
     kernel::{
+        calendar::Basis,
         occurrence::{HistoryItem, State},
         schedule::{RangeDisposition, ScheduleState},
         time::UnixMs,
@@ -77,6 +78,28 @@ async fn an_outage_leaves_one_late_run_and_a_counted_range_of_misses() {
     assert_eq!((missed.first, missed.last), (NOON.plus(60_000), NOON.plus(59 * 60_000)));
     assert_eq!(missed.count, 59);
     assert_eq!(ran.state, State::Succeeded);
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_interval_may_follow_the_end_of_its_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Clock::standing(NOON));
+    let engine = builder(dir.path()).clock(Arc::clone(&clock)).open().await.unwrap();
+    let minutely = NewSchedule::every(Duration::from_secs(60)).basis(Basis::Completion).queue("mail");
+    let id = engine.create(minutely).await.unwrap().schedule.id;
+    clock.step(60_000, 60_000);
+    let run = engine.worker("mail").await.unwrap().next().await.unwrap();
+    assert_eq!(run.scheduled_for(), NOON.plus(60_000));
+    clock.step(90_000, 90_000);
+    assert_eq!(engine.schedule(id).await.unwrap().schedule.next_run_at, None, "it waits for the end");
+    run.complete().await.unwrap();
+    let next = Some(NOON.plus(60_000 + 90_000 + 60_000));
+    assert_eq!(engine.schedule(id).await.unwrap().schedule.next_run_at, next);
+    engine.stop().await.unwrap();
+
+    let engine = builder(dir.path()).clock(clock).open().await.unwrap();
+    assert_eq!(engine.schedule(id).await.unwrap().schedule.next_run_at, next);
     engine.stop().await.unwrap();
 }
 

@@ -127,7 +127,7 @@ fn refusals() -> Vec<(&'static str, Value, &'static str)> {
         ("overlap", json!("QUEUE_TWO"), "overlap"),
         ("retry", json!({"max_attempts": 0}), "retry.max_attempts"),
         ("effect", json!("sometimes"), "effect"),
-        ("rule", json!({"every": "5m", "basis": "completion"}), "rule.basis"),
+        ("rule", json!({"every": "5m", "basis": "grid"}), "rule.basis"),
         ("rule", json!({"every": "10ms"}), "rule.every"),
         ("rule", json!({"cron": "* * * * *"}), "rule.zone"),
     ]
@@ -327,6 +327,55 @@ fn a_preview_answers_without_storing_anything() {
     assert_eq!(answer["next"], json!(next));
     assert!(answer["tz_release"].as_str().is_some_and(|release| release.starts_with("20")));
     assert_eq!(listed(&server, "/v1/schedules?limit=500"), Vec::<Value>::new());
+}
+
+#[test]
+fn an_interval_that_follows_its_runs_has_one_instant_and_says_why() {
+    let (_home, server) = fresh();
+    let anchor = "2026-11-01T00:00:00.000Z";
+    for basis in ["completion", "start"] {
+        let rule = json!({"every": "5m", "anchor": anchor, "basis": basis});
+        let spec = json!({"tenant": "acme", "queue": "billing", "rule": rule});
+        let made = create(&server, &spec);
+        let schedule = &made.json()["schedule"];
+        assert_eq!((made.status, &schedule["rule"]), (201, &rule));
+        assert_eq!((&schedule["state"], schedule["next"].as_array().map(Vec::len)), (&json!("active"), Some(1)));
+        let path = format!("/v1/schedules/{}", schedule["schedule_id"].as_str().unwrap());
+        let window = json!({"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"}).to_string();
+        let backfill = server.call("POST", &format!("{path}/backfill"), &window);
+        assert_eq!(backfill.refusal(), (422, "invalid".into(), Some("rule.basis".into())));
+        let skip = server.call("PATCH", &path, r#"{"overlap":"SKIP_IF_RUNNING"}"#);
+        assert_eq!(skip.refusal(), (422, "invalid".into(), Some("overlap".into())));
+        for (field, value, path) in [
+            ("overlap", json!("QUEUE_ONE"), "overlap"),
+            ("misfire", json!({"policy": "CATCH_UP", "limit": 3}), "misfire.policy"),
+            ("flexible_window", json!("6m"), "flexible_window"),
+        ] {
+            let reply = create(&server, &with(spec.clone(), field, value));
+            assert_eq!((reply.refusal().0, reply.refusal().2.as_deref()), (422, Some(path)), "{basis}");
+        }
+        assert_eq!(server.call("PUT", "/v1/queues/events", r#"{"tracked":false}"#).status, 200);
+        let untracked = create(&server, &with(spec, "queue", json!("events")));
+        assert_eq!(untracked.refusal(), (422, "invalid".into(), Some("rule.basis".into())));
+        let question = json!({"rule": rule, "from": "2026-11-01T05:00:00Z", "count": 3});
+        let answer = server.call("POST", "/v1/preview", &question.to_string()).json();
+        assert_eq!(answer["next"], json!(["2026-11-01T05:05:00.000Z"]));
+        assert_eq!(answer["warnings"][0]["code"], json!("follows_runs"));
+    }
+}
+
+#[test]
+fn a_key_finds_an_interval_that_follows_its_runs_whether_or_not_that_is_said_again() {
+    let (_home, server) = fresh();
+    let ask = |rule: Value| {
+        let spec = json!({"tenant": "acme", "queue": "billing", "rule": rule}).to_string();
+        server.send("POST", "/v1/schedules", &[("Idempotency-Key", "k")], spec.as_bytes()).status
+    };
+    assert_eq!(ask(json!({"every": "5m", "basis": "completion"})), 201);
+    assert_eq!(ask(json!({"every": "5m", "basis": "completion"})), 200);
+    assert_eq!(ask(json!({"every": "5m"})), 200, "what is left out is whatever stands");
+    assert_eq!(ask(json!({"every": "5m", "basis": "start"})), 409);
+    assert_eq!(ask(json!({"every": "6m"})), 409);
 }
 
 #[test]

@@ -149,7 +149,10 @@ fn rule(rule: &Value) -> String {
     let zone = text(&rule["zone"]);
     match rule {
         Value::Object(fields) if fields.contains_key("cron") => format!("{} in {zone}", text(&rule["cron"])),
-        Value::Object(fields) if fields.contains_key("every") => format!("every {}", text(&rule["every"])),
+        Value::Object(fields) if fields.contains_key("every") => match rule["basis"].as_str() {
+            Some(basis @ ("completion" | "start")) => format!("every {} after {basis}", text(&rule["every"])),
+            _ => format!("every {}", text(&rule["every"])),
+        },
         Value::Object(fields) if fields.contains_key("at_local") => format!("at {} in {zone}", text(&rule["at_local"])),
         Value::Object(fields) if fields.contains_key("at") => format!("at {}", text(&rule["at"])),
         rule => text(rule),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Shard, Turn, Urgency, plan::Plan};
 use crate::kernel::{
-    calendar::{DayMatch, FoldChoice, Gap, LocalFold},
+    calendar::{Basis, DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     id::ScheduleId,
     occurrence::{OccurrenceNo, QueueNo, State},
@@ -143,7 +143,10 @@ impl Shard {
     /// Refuses what only a queue whose runs are followed can keep.
     pub(super) fn check_followed(&self, spec: &Spec) -> Result<(), Refusal> {
         let is_followed = self.queues.number(&spec.queue).is_none_or(|queue| self.settings.is_tracked(queue));
-        let field = if spec.overlap != Overlap::Allow {
+        let follows_runs = matches!(spec.rule, Rule::Every { basis: Basis::Completion | Basis::Start, .. });
+        let field = if follows_runs {
+            "rule.basis"
+        } else if spec.overlap != Overlap::Allow {
             "overlap"
         } else if spec.effect != Effect::Idempotent {
             "effect"
@@ -237,7 +240,14 @@ fn rule_body(spec: &Spec, now: UnixMs) -> RuleBody {
             gap_shift: cron.gap == Gap::Shift,
             day_and: cron.day_match == DayMatch::And,
         },
-        Rule::Every { every_ms, anchor } => RuleBody::Every { every_ms: *every_ms, anchor_ms: anchor.unwrap_or(now).0 },
+        Rule::Every { every_ms, anchor, basis } => {
+            let (every_ms, anchor_ms) = (*every_ms, anchor.unwrap_or(now).0);
+            match basis {
+                Basis::Slot => RuleBody::Every { every_ms, anchor_ms },
+                Basis::Completion => RuleBody::After { every_ms, anchor_ms, from_start: false },
+                Basis::Start => RuleBody::After { every_ms, anchor_ms, from_start: true },
+            }
+        }
         Rule::At(at) => RuleBody::At {
             at_ms: at.0,
             local: spec.at_local.as_ref().map(|given| LocalBody {

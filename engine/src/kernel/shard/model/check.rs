@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use super::{runs, timeline, world::World};
+use super::{pace, runs, timeline, world::World};
 use crate::kernel::{
     calendar::CronRule,
     id::Kind,
@@ -84,8 +84,14 @@ pub(super) fn derived_state(world: &World) {
     for number in 0..shard.schedules.end() {
         let Some(row) = shard.schedules.row(number) else { continue };
         by_state[row.state().place()] += 1;
-        let next =
-            if row.is_firing() { next_instant(world, &rule_of_row(world, row), row.decided_through) } else { None };
+        let is_open = row.plan.pace().is_some_and(|pace| pace::is_open(shard, number, pace.body()));
+        assert_eq!(row.plan.is_open(), is_open, "schedule {number} waits for what it has made");
+        let next = match row.plan.pace() {
+            _ if !row.is_firing() || is_open => None,
+            // What it counts from is judged at the end.
+            Some(_) => row.next.filter(|next| *next > row.decided_through),
+            None => next_instant(world, &rule_of_row(world, row), row.decided_through),
+        };
         assert_eq!(row.next, next, "schedule {number} after {}", row.decided_through);
         let wake = next.map(|next| Shard::available_at(row, next).minus(shard.config.lead_ms));
         let armed = shard.timers.deadline(number);
@@ -227,6 +233,10 @@ pub(super) fn dispositions(world: &World) {
         spans.sort_unstable();
         let mut spans = spans.into_iter().peekable();
         for reign in &reigns {
+            if pace::follows_runs(&reign.rule.0) {
+                while spans.next_if(|(first, _)| reign.holds(*first)).is_some() {}
+                continue;
+            }
             let mut decided = reign.from;
             while let Some((first, last)) = spans.next_if(|(first, _)| reign.holds(*first)) {
                 let next = next_instant(world, &reign.rule, decided);
@@ -258,7 +268,7 @@ fn next_instant(world: &World, (rule, start_at, end_at): &BoundRule, after: Unix
     let after = start_at.map_or(after, |start| after.max(start.minus(1)));
     let next = match rule {
         Rule::Cron(spec) => CronRule::new(spec, &world.zones).expect("it was accepted").next(after),
-        Rule::Every { every_ms, anchor } => {
+        Rule::Every { every_ms, anchor, .. } => {
             let anchor = anchor.expect("the model anchors its grids");
             let past_ms = after.since(anchor).rem_euclid(*every_ms);
             Some(after.plus(every_ms - past_ms))
