@@ -17,7 +17,7 @@ use crate::{
     },
     shell::{
         ask::{Ask, ReplyTo},
-        claim_ids::ClaimKey,
+        claim_ids::{ClaimKey, ClaimTurn},
         paging,
         run_ask::{Claimant, RunAsk, Served},
     },
@@ -53,8 +53,8 @@ pub struct Claim {
     pub wait: Duration,
     /// Repeated with the same id (1 to 255 bytes) by the same worker within the lease, the claim gets the same runs.
     pub claim_id: Option<String>,
-    /// Whether the worker lives in this process: a restart ends its attempts. Only [`crate::Worker`] says so.
-    pub(crate) is_in_process: bool,
+    /// Whether the worker ends with this process: then a restart ends its attempts, and their outcome is unknown. No.
+    pub is_in_process: bool,
 }
 
 impl Claim {
@@ -101,30 +101,14 @@ impl Engine {
     /// [`CallError::NoLocalQueue`] on an engine that delivers to Redis, a [`Refusal`], or see [`CallError`].
     pub async fn claim(&self, queue: &str, claim: &Claim) -> Result<Vec<ClaimedRun>, CallError> {
         let asked = self.asked(queue, claim)?;
-        let Some(id) = &claim.claim_id else {
-            return self.poll(&asked, claim.wait, async || self.serve(&asked).await).await;
-        };
+        let Some(id) = &claim.claim_id else { return self.poll(&asked, claim.wait, None).await };
         let worker = Arc::clone(&asked.claimant.worker);
         let key = ClaimKey { worker, queue: Arc::clone(&asked.queue), id: id.clone() };
         let turn = self.running().claim_ids.turn(&key).await;
         if let Some(runs) = self.running().claim_ids.runs(&key, self.elapsed_ms()) {
             return Ok(runs);
         }
-        let serve = async || {
-            // Whoever asked may go away at any moment: what is granted is kept for when it asks again.
-            let (engine, asked, key, turn) = (self.clone(), asked.clone(), key.clone(), Arc::clone(&turn));
-            let granting = tokio::spawn(async move {
-                let ends_at_ms = engine.elapsed_ms().saturating_add_unsigned(asked.claimant.lease_ms);
-                let runs = engine.serve(&asked).await?;
-                if !runs.is_empty() {
-                    engine.running().claim_ids.granted(key, runs.clone(), ends_at_ms);
-                }
-                drop(turn);
-                Ok(runs)
-            });
-            granting.await.unwrap_or(Err(CallError::Stopping))
-        };
-        self.poll(&asked, claim.wait, serve).await
+        self.poll(&asked, claim.wait, Some(&(key, turn))).await
     }
 
     /// Asks until there is work, the wait is over, or the engine stops.
@@ -132,7 +116,7 @@ impl Engine {
         &self,
         asked: &Asked,
         wait: Duration,
-        serve: impl AsyncFn() -> Result<Vec<ClaimedRun>, CallError>,
+        id: Option<&(ClaimKey, ClaimTurn)>,
     ) -> Result<Vec<ClaimedRun>, CallError> {
         let arrivals = &self.running().arrivals;
         let until = Instant::now() + wait;
@@ -142,13 +126,36 @@ impl Engine {
             tokio::pin!(arrived);
             // From here on an arrival is not missed, even one between asking and waiting.
             arrived.as_mut().enable();
-            let runs = serve().await?;
+            let runs = match id {
+                None => self.serve(asked).await?,
+                Some((key, turn)) => self.serve_and_keep(asked, key, turn).await?,
+            };
             let left = until.saturating_duration_since(Instant::now());
             if !runs.is_empty() || left.is_zero() || arrivals.is_closed() {
                 return Ok(runs);
             }
             let _ = tokio::time::timeout(left.min(LOOK_AGAIN), arrived).await;
         }
+    }
+
+    /// Whoever asks may go away at any moment: what is granted is kept for when it asks again.
+    async fn serve_and_keep(
+        &self,
+        asked: &Asked,
+        key: &ClaimKey,
+        turn: &ClaimTurn,
+    ) -> Result<Vec<ClaimedRun>, CallError> {
+        let (engine, asked, key, turn) = (self.clone(), asked.clone(), key.clone(), Arc::clone(turn));
+        let granting = tokio::spawn(async move {
+            let ends_at_ms = engine.elapsed_ms().saturating_add_unsigned(asked.claimant.lease_ms);
+            let runs = engine.serve(&asked).await?;
+            if !runs.is_empty() {
+                engine.running().claim_ids.granted(key, runs.clone(), ends_at_ms);
+            }
+            drop(turn);
+            Ok(runs)
+        });
+        granting.await.unwrap_or(Err(CallError::Stopping))
     }
 
     /// Asks the shards in turn until one has something.
@@ -243,7 +250,8 @@ impl Engine {
                 of_shard.push(one);
             }
         }
-        let asked = by_shard.into_iter().enumerate().map(async |(shard, said)| {
+        let ask = &ask;
+        let asked = by_shard.into_iter().enumerate().map(|(shard, said)| async move {
             if said.is_empty() {
                 return Ok(Vec::new());
             }

@@ -173,7 +173,8 @@ mod tests {
     async fn one_at_a_time_makes_a_claim_and_turns_leave_nothing_behind() {
         let ids = ClaimIds::default();
         let first = ids.turn(&key(1)).await;
-        let waiting = tokio::time::timeout(std::time::Duration::from_millis(1), ids.turn(&key(1)));
+        let again = key(1);
+        let waiting = tokio::time::timeout(std::time::Duration::from_millis(1), ids.turn(&again));
         assert!(waiting.await.is_err());
         drop(first);
         ids.turn(&key(1)).await;
