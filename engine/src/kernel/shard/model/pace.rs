@@ -28,6 +28,16 @@ pub(super) fn sometimes(mut spec: Spec, script: &mut Script<'_>) -> Spec {
     spec
 }
 
+/// Of updates from one interval to another half leave the anchor where it was.
+pub(super) fn anchored(mut spec: Spec, before: &Spec, script: &mut Script<'_>) -> Spec {
+    if let (Rule::Every { anchor, .. }, Rule::Every { anchor: known, .. }) = (&mut spec.rule, &before.rule)
+        && script.chance(128)
+    {
+        *anchor = *known;
+    }
+    spec
+}
+
 pub(super) const fn follows_runs(rule: &Rule) -> bool {
     matches!(rule, Rule::Every { basis: Basis::Completion | Basis::Start, .. })
 }

@@ -396,6 +396,7 @@ impl World {
         let drawn = self.draw_spec(script);
         let pending = if script.chance(128) { Pending::Keep } else { Pending::Cancel };
         let Some((before, _)) = self.shard.read(&target, self.now) else { return };
+        let drawn = pace::anchored(drawn, &before.spec, script);
         let spec = Spec { tenant: before.spec.tenant, ..drawn };
         let version = before.version - u32::from(script.chance(20));
         self.command(|shard, now, turn| shard.update(&target, &spec, version, pending, now, turn), Effect::Changed);

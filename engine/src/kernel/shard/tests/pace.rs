@@ -127,6 +127,9 @@ fn what_is_held_waits_for_its_decision() {
     rig.claim(0, at("08:12:00")).unwrap();
     rig.live(at("09:00:00"));
     assert_eq!((rig.state(0), next(&mut rig, id), state(&mut rig, id)), (State::Held, None, ScheduleState::Active));
+    let renamed = Spec { name: Some("a name".into()), ..spec };
+    update(&mut rig, id, &renamed, Pending::Cancel, at("09:00:30"));
+    assert_eq!(next(&mut rig, id), None, "whatever becomes of the schedule meanwhile");
     rig.resolve(0, Resolution::Retry, at("09:01:00")).unwrap();
     rig.go(at("09:01:00"));
     assert_eq!(next(&mut rig, id), None, "it is to run once more");
@@ -270,6 +273,17 @@ fn a_new_version_waits_for_what_runs_of_the_old_one() {
     rig.fail(&run, FailureClass::Transient, at("08:12:20")).unwrap();
     assert_eq!(rig.occurrence(0).reason, Some(Reason::Superseded), "it was called off");
     assert_eq!(next(&mut rig, id), Some(at("09:12:20")), "its end, and the new distance");
+}
+
+#[test]
+fn an_anchor_that_is_to_come_stands_whatever_ends_before_it() {
+    let (mut rig, id) = landed(&following(Basis::Completion));
+    let run = rig.claim(0, at("08:12:00")).unwrap();
+    let anchor = Some(at("10:00:00"));
+    let later = spec(Rule::Every { every_ms: 10 * MINUTE_MS, anchor, basis: Basis::Completion });
+    update(&mut rig, id, &later, Pending::Cancel, at("08:12:10"));
+    rig.complete(&run, at("08:12:20")).unwrap();
+    assert_eq!(next(&mut rig, id), Some(at("10:10:00")));
 }
 
 #[test]
