@@ -337,9 +337,10 @@ fn an_interval_that_follows_its_runs_has_one_instant_and_says_why() {
         let rule = json!({"every": "5m", "anchor": anchor, "basis": basis});
         let spec = json!({"tenant": "acme", "queue": "billing", "rule": rule});
         let made = create(&server, &spec);
-        let schedule = &made.json()["schedule"];
+        let answer = made.json();
+        let schedule = &answer["schedule"];
         assert_eq!((made.status, &schedule["rule"]), (201, &rule));
-        assert_eq!((&schedule["state"], schedule["next"].as_array().map(Vec::len)), (&json!("active"), Some(1)));
+        assert_eq!((&schedule["state"], answer["next"].as_array().map(Vec::len)), (&json!("active"), Some(1)));
         let path = format!("/v1/schedules/{}", schedule["schedule_id"].as_str().unwrap());
         let window = json!({"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"}).to_string();
         let backfill = server.call("POST", &format!("{path}/backfill"), &window);

@@ -475,7 +475,7 @@ proptest! {
 
     #[test]
     fn golden_bytes_with_a_few_changed_are_a_record_or_an_error(
-        vector in 0..44_usize,
+        vector in 0..vectors().len(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let (_, record) = vectors().swap_remove(vector);
