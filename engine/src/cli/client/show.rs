@@ -191,6 +191,12 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_says_what_it_counts_from_unless_that_is_its_grid() {
+        let shown = ["slot", "completion", "start"].map(|basis| rule(&json!({"every": "5m", "basis": basis})));
+        assert_eq!(shown, ["every 5m", "every 5m after completion", "every 5m after start"]);
+    }
+
+    #[test]
     fn a_receipt_says_what_there_is_to_say() {
         assert_eq!(receipted(&json!({"canceled": [], "kept": [], "ranges": []})), "nothing was under way");
         let receipt = json!({"canceled": ["a", "b"], "cancel_requested": ["c"], "truncated": 5});

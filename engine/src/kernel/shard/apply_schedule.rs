@@ -129,9 +129,7 @@ impl Shard {
         row.text.review_owner.clone_from(&spec.review_owner);
         row.decided_through = now;
         row.updated_at = now;
-        if let (Some(pace), Some(before)) = (plan.pace_mut(), row.plan.pace()) {
-            pace.go_on_from(before);
-        }
+        plan.go_on_from(&row.plan);
         let plan = std::mem::replace(&mut row.plan, plan);
         let policies = std::mem::replace(&mut row.policies, policies);
         plan.release(&mut self.calendar);

@@ -114,7 +114,7 @@ impl Shard {
             None => 1,
         };
         let base = now.max(self.log_time);
-        self.check_future(spec, base)?;
+        self.check_future(spec, None, base)?;
         self.check_followed(spec)?;
         self.reserve_schedule(&spec.tenant)?;
         let tenant = self.tenant_for(&spec.tenant, now, turn);
@@ -132,9 +132,12 @@ impl Shard {
         self.permits.reserve_schedule(tenant).map_err(|limit| CommandError::QuotaSchedules { limit })
     }
 
-    /// Refuses a description without an instant after `now`.
-    pub(super) fn check_future(&mut self, spec: &Spec, now: UnixMs) -> Result<(), Refusal> {
-        let plan = Plan::new(&rule_body(spec, now), spec.start_at, spec.end_at, &mut self.calendar);
+    /// Refuses a description without an instant after `now`; of a schedule that stands, if it is one.
+    pub(super) fn check_future(&mut self, spec: &Spec, of: Option<u32>, now: UnixMs) -> Result<(), Refusal> {
+        let mut plan = Plan::new(&rule_body(spec, now), spec.start_at, spec.end_at, &mut self.calendar);
+        if let Some(number) = of {
+            plan.go_on_from(&self.schedule(number).plan);
+        }
         let first = plan.next(now, &mut self.calendar);
         plan.release(&mut self.calendar);
         if first.is_some() { Ok(()) } else { Err(no_instant(spec, now)) }

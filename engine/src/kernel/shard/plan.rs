@@ -119,6 +119,13 @@ impl Plan {
         }
     }
 
+    /// Where both follow the schedule's runs, it counts on from where the plan before it did.
+    pub(super) fn go_on_from(&mut self, before: &Self) {
+        if let (Some(pace), Some(before)) = (self.pace_mut(), before.pace()) {
+            pace.go_on_from(before);
+        }
+    }
+
     /// Whether what it has made must come to its end, or be claimed, before anybody knows what is next.
     pub(super) fn is_open(&self) -> bool {
         self.pace().is_some_and(Pace::is_open)

@@ -366,6 +366,17 @@ fn it_is_active_while_something_is_open_and_until_its_end() {
 }
 
 #[test]
+fn an_update_near_the_end_is_judged_by_what_is_really_next() {
+    let spec = Spec { end_at: Some(at("08:25:00")), ..following(Basis::Completion) };
+    let (mut rig, id) = landed(&spec);
+    let run = work(&mut rig, 0, at("08:12:00"), at("08:13:00"));
+    rig.complete(&run, at("08:13:00")).unwrap();
+    let renamed = Spec { name: Some("a name".into()), ..spec };
+    let updated = update(&mut rig, id, &renamed, Pending::Cancel, at("08:21:00"));
+    assert_eq!(updated.schedule.next_run_at, Some(at("08:23:00")), "though 08:30 would be past it");
+}
+
+#[test]
 fn a_new_life_waits_for_what_runs_of_the_old_one() {
     let (mut rig, id) = landed(&following(Basis::Completion));
     let run = rig.claim(0, at("08:12:00")).unwrap();
