@@ -131,10 +131,13 @@ impl Engine {
                 Some((key, turn)) => self.serve_and_keep(asked, key, turn).await?,
             };
             let left = until.saturating_duration_since(Instant::now());
-            if !runs.is_empty() || left.is_zero() || arrivals.is_closed() {
+            if !runs.is_empty() || left.is_zero() {
                 return Ok(runs);
             }
             let _ = tokio::time::timeout(left.min(LOOK_AGAIN), arrived).await;
+            if arrivals.is_closed() {
+                return Ok(Vec::new());
+            }
         }
     }
 
@@ -261,7 +264,8 @@ impl Engine {
         for answer in futures_util::future::join_all(asked).await {
             answers.push(answer?.into_iter());
         }
-        let answer = |shard: usize| answers.get_mut(shard).and_then(Iterator::next).unwrap_or(Err(RunError::StaleLease));
+        let answer =
+            |shard: usize| answers.get_mut(shard).and_then(Iterator::next).unwrap_or(Err(RunError::StaleLease));
         Ok(shards.into_iter().map(answer).collect())
     }
 
@@ -399,7 +403,11 @@ fn check_text(field: &'static str, text: &str, at_least: usize) -> Result<(), Re
         return Err(Refusal::new(RefusalCode::Invalid, field, message));
     }
     if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
-        return Err(Refusal::new(RefusalCode::Invalid, field, format!("{field} has control characters: leave them out")));
+        return Err(Refusal::new(
+            RefusalCode::Invalid,
+            field,
+            format!("{field} has control characters: leave them out"),
+        ));
     }
     Ok(())
 }
