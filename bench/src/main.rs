@@ -21,7 +21,9 @@ mod make;
 mod read_back;
 mod report;
 mod rules;
+mod runs;
 mod seen;
+mod server;
 mod steady;
 mod storm;
 mod wall;
@@ -44,6 +46,8 @@ enum Experiment {
     Fairness(fairness::Options),
     /// One tenant's catch-up after an outage beside others' steady work.
     Storm(storm::Options),
+    /// Claiming and completing what waits in the embedded queue.
+    Runs(runs::Options),
     /// A steady rate, spread evenly over the milliseconds.
     Steady(steady::Options),
 }
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
                 Experiment::Burst(options) => Ok((burst::run(&options).await?, options.setup.json)),
                 Experiment::Fairness(options) => Ok((fairness::run(&options).await?, options.setup.json)),
                 Experiment::Storm(options) => Ok((storm::run(&options).await?, options.setup.json)),
+                Experiment::Runs(options) => Ok((runs::run(&options).await?, options.setup.json)),
                 Experiment::Steady(options) => Ok((steady::run(&options).await?, options.setup.json)),
             }
         })

@@ -235,7 +235,7 @@ fn every_kind_has_the_bytes_it_always_had() {
         assert_eq!(Record::decode(kind.parse().unwrap(), &unhex(body)), Ok(record));
     }
     let kinds: std::collections::BTreeSet<u8> = vectors().iter().map(|(_, record)| record.kind()).collect();
-    assert_eq!(kinds, (1..=31).collect(), "a vector of every kind");
+    assert_eq!(kinds, (1..=31).filter(|kind| *kind != 10).collect(), "a vector of every kind; 10 was given up early");
 }
 
 #[test]
