@@ -192,10 +192,7 @@ struct Results {
     results: Vec<serde_json::Value>,
 }
 
-fn over_http(
-    options: &Options,
-    setup: &Setup,
-) -> Result<(Worked, Vec<i64>, Vec<i64>), BenchError> {
+fn over_http(options: &Options, setup: &Setup) -> Result<(Worked, Vec<i64>, Vec<i64>), BenchError> {
     let dir = tempfile::Builder::new().prefix("countwheel-bench-").tempdir_in(parent(setup)?)?;
     let server = Server::start(&dir.path().join("data"), setup.shards)?;
     let all = options.occurrences + SOLO;

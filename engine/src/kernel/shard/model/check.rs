@@ -59,8 +59,11 @@ fn check_misfire(world: &World, misfired: &Misfired) {
     assert!(last_missed < admitted.first().copied().or(Some(UnixMs::MAX)), "the latest are admitted: {misfired:?}");
     // What an update kept of an older version is judged by that one's policies.
     let mut rows = shard.occurrences.iter().map(|(_, row)| row).filter(|row| row.schedule == misfired.schedule);
-    let was_admitted =
-        |row: &&OccurrenceRow| row.kind == Kind::Regular && Some(row.scheduled_for) == admitted.first().copied();
+    // Another version may have had the same instant, made ahead and canceled.
+    let was_admitted = |row: &&OccurrenceRow| {
+        let is_regular = row.kind == Kind::Regular && row.lane == Lane::CatchUp;
+        is_regular && Some(row.scheduled_for) == admitted.first().copied()
+    };
     let member = one_by_one.first().copied().or_else(|| rows.find(was_admitted));
     let version = member.map_or(schedule.version, |row| row.version);
     let policies = shard.policies_of(misfired.schedule, version);
