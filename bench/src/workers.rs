@@ -60,6 +60,16 @@ pub(crate) struct ChildOptions {
     queues: usize,
 }
 
+/// A worker's process; dropped, it is killed.
+struct Worker(Child);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// How often each occurrence's effect was told.
 type Effects = Arc<Mutex<HashMap<String, u32>>>;
 
@@ -75,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BenchError> {
     let effects = Effects::default();
     let started = Instant::now();
     let mut dice = Dice(options.seed | 1);
-    let mut workers: Vec<Child> = Vec::new();
+    let mut workers: Vec<Worker> = Vec::new();
     let (mut kills, mut born) = (0, 0);
     let (mut ended, mut moved) = (0, Instant::now());
     while ended < options.occurrences && moved.elapsed() < PATIENCE {
@@ -85,9 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BenchError> {
         }
         std::thread::sleep(Duration::from_millis(dice.below(2 * options.life_ms / u64::from(options.processes) + 1)));
         if kills < options.kills {
-            let mut victim = workers.swap_remove(dice.below(workers.len() as u64) as usize);
-            victim.kill()?;
-            victim.wait()?;
+            drop(workers.swap_remove(dice.below(workers.len() as u64) as usize));
             kills += 1;
         }
         let now = succeeded(&client)?;
@@ -95,10 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BenchError> {
             (ended, moved) = (now, Instant::now());
         }
     }
-    for mut worker in workers {
-        worker.kill()?;
-        worker.wait()?;
-    }
+    drop(workers);
     let effects = effects.lock().unwrap_or_else(PoisonError::into_inner);
     let told: u64 = effects.values().map(|times| u64::from(*times)).sum();
     report.set("kills", kills);
@@ -112,7 +117,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-fn spawn(server: &Server, number: usize, queues: usize, effects: &Effects) -> Result<Child, BenchError> {
+fn spawn(server: &Server, number: usize, queues: usize, effects: &Effects) -> Result<Worker, BenchError> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["worker-child", "--url", server.url(), "--name", &format!("worker-{number}")])
         .args(["--queues", &queues.to_string()])
@@ -128,7 +133,7 @@ fn spawn(server: &Server, number: usize, queues: usize, effects: &Effects) -> Re
             }
         }
     });
-    Ok(child)
+    Ok(Worker(child))
 }
 
 fn succeeded(client: &Client) -> Result<usize, BenchError> {
