@@ -79,6 +79,12 @@ impl Client {
         Self { agent: config.http_status_as_error(false).build().into(), url: url.to_owned() }
     }
 
+    pub(crate) fn get_text(&self, path: &str) -> Result<String, BenchError> {
+        let failed = |error: ureq::Error| BenchError::Ended(format!("{path}: {error}"));
+        let mut answer = self.agent.get(format!("{}{path}", self.url)).call().map_err(failed)?;
+        answer.body_mut().read_to_string().map_err(failed)
+    }
+
     /// Posts JSON and reads JSON; another status than 2xx is an error.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, BenchError> {
         let body = serde_json::to_vec(body).map_err(|error| BenchError::Ended(error.to_string()))?;

@@ -13,7 +13,7 @@ use crate::{
         id::{OccurrenceId, ScheduleId, check_name},
         lease::LeaseToken,
         occurrence::{Occurrence, State},
-        shard::{CLAIM_LIMIT, LEASE_MS_AT_MOST, RunError},
+        shard::{CLAIM_LIMIT, RunError},
     },
     shell::{
         ask::{Ask, ReplyTo},
@@ -26,7 +26,7 @@ use crate::{
 pub use crate::{
     kernel::{
         attempt::{FailureClass, Resolution},
-        shard::{Beat, Decided, FailedRun, Outcome, Pile, ReviewRefusal, Speaking},
+        shard::{Beat, Decided, FailedRun, LEASE_MS_AT_MOST, Outcome, Pile, RESULT_REF_BYTES, ReviewRefusal, Speaking},
     },
     shell::run_ask::ClaimedRun,
 };
