@@ -14,7 +14,7 @@ use super::{
 
 const DAY_MS: u64 = 86_400_000;
 /// A payload is opaque, and small: it travels in the log and in the queue.
-const PAYLOAD_LIMIT: usize = 64 << 10;
+pub(crate) const PAYLOAD_LIMIT: usize = 64 << 10;
 /// Names for people.
 const NAME_CHARS: usize = 256;
 /// A flexible window may not be longer than the shortest gap among this many next instants.

@@ -303,6 +303,8 @@ fn rule_and_time_are_refused_by_the_engine_after_the_shape() {
         (cron("60 * * * *", "UTC"), "invalid_cron", "rule.cron"),
         (cron("* * * * *", "Mars/Olympus"), "unknown_zone", "rule.zone"),
         (cron("0 0 30 2 *", "UTC"), "never_fires", "rule.cron"),
+        (with(cron("* * * * *", "UTC"), "start_at", json!("2200-01-01T00:00:00Z")), "never_fires", "start_at"),
+        (with(cron("* * * * *", "UTC"), "start_at", json!("9999-01-01T00:00:00Z")), "never_fires", "start_at"),
         (with(berlin(), "rule", json!({"at": "2001-01-01T00:00:00Z"})), "in_the_past", "rule.at"),
         (with(cron("* * * * *", "UTC"), "flexible_window", json!("61s")), "window_too_long", "flexible_window"),
     ] {
@@ -315,6 +317,40 @@ fn rule_and_time_are_refused_by_the_engine_after_the_shape() {
     }
     let both = with(cron("60 * * * *", "UTC"), "tenant", json!("No"));
     assert_eq!(create(&server, &both).refusal().2.as_deref(), Some("tenant"), "shape comes first");
+}
+
+#[test]
+fn what_would_be_ignored_is_refused_wherever_it_is_said() {
+    let (_home, server) = fresh();
+    for path in ["/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/v1/backlog"] {
+        let reply = server.call("GET", &format!("{path}?x=1"), "");
+        assert_eq!(reply.refusal(), (422, "invalid".into(), Some("x".into())), "{path}");
+    }
+    let body = berlin().to_string();
+    let sent =
+        |path: &str, encoding: &str| server.send("POST", path, &[("Content-Encoding", encoding)], body.as_bytes());
+    for path in ["/v1/schedules", "/v1/schedules/import", "/v1/preview", "/v1/runs/complete"] {
+        for encoding in ["gzip", "br", "identity, gzip", "x"] {
+            let refusal = (415, "unsupported_encoding".into(), Some("Content-Encoding".into()));
+            assert_eq!(sent(path, encoding).refusal(), refusal, "{path} {encoding}");
+        }
+    }
+    assert_eq!(sent("/v1/schedules", "Identity").status, 201, "that is no encoding");
+}
+
+#[test]
+fn a_data_path_that_cannot_be_a_directory_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let long = home.path().join("x".repeat(300));
+    for path in [file.clone(), file.join("below"), long, "/proc/nothing/here".into()] {
+        let path = path.to_str().unwrap();
+        let (code, said) = refused(&["--data", path, "--listen", "127.0.0.1:0"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.starts_with(&format!("countwheel: {path}: ")) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
 #[test]

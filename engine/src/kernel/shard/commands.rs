@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Shard, Turn, Urgency, plan::Plan};
 use crate::kernel::{
-    calendar::{Basis, DayMatch, FoldChoice, Gap, LocalFold},
+    calendar::{Basis, CALENDAR_END, DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     id::ScheduleId,
     occurrence::QueueNo,
@@ -250,6 +250,10 @@ fn no_instant(spec: &Spec, now: UnixMs) -> Refusal {
             field,
             format!("{at} is not after now ({now}): give an instant in the future"),
         );
+    }
+    if let Some(start_at) = spec.start_at.filter(|start_at| *start_at >= CALENDAR_END) {
+        let message = format!("{start_at} is past the calendar, which ends at {CALENDAR_END}: give an earlier start");
+        return Refusal::new(RefusalCode::NeverFires, "start_at", message);
     }
     if let Some(end_at) = spec.end_at {
         let from = spec.start_at.map_or(now, |start_at| start_at.max(now));
