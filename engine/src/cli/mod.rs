@@ -5,6 +5,7 @@
 
 mod client;
 mod demo;
+mod past;
 pub mod preview;
 mod preview_batch;
 mod redact;
@@ -48,6 +49,10 @@ enum Command {
     Dead(client::lists::ListsArgs),
     /// Occurrences of a running server that wait for a person's decision
     Held(client::lists::ListsArgs),
+    /// One occurrence's life, from the log of a data directory
+    Explain(past::explain::ExplainArgs),
+    /// A schedule's life, from the log of a data directory
+    History(past::history::HistoryArgs),
     /// Make a token for the server's tokens file
     Token(token::TokenArgs),
     /// Look at, check or repair a log
@@ -81,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Queue(args) => client::queue::run(args),
         Command::Dead(args) => client::lists::run("dead", args),
         Command::Held(args) => client::lists::run("held", args),
+        Command::Explain(args) => past::explain::run(&args),
+        Command::History(args) => past::history::run(&args),
         Command::Token(args) => token::run(args),
         Command::Wal(args) => wal_command::run(args),
         Command::DemoEngine(args) => demo::child::run(args),

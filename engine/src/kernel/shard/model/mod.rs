@@ -7,7 +7,7 @@
 //! walking the rules anew.
 
 mod check;
-mod chronicle;
+pub(in crate::kernel::shard) mod chronicle;
 mod permits;
 mod queue;
 mod runs;
