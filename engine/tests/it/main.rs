@@ -26,6 +26,7 @@ mod past;
 mod player;
 mod queue_conformance;
 mod records;
+mod runs;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
