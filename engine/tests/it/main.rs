@@ -26,7 +26,6 @@ mod past;
 mod player;
 mod queue_conformance;
 mod records;
-mod runs;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
@@ -40,6 +39,7 @@ mod redis_server;
 mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
+mod runs;
 mod server;
 mod settings;
 #[cfg(feature = "redis")]

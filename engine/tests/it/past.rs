@@ -5,9 +5,18 @@ use std::{
     time::Duration,
 };
 
-use countwheel::kernel::{
-    id::{Kind, OccurrenceId, ScheduleId},
-    time::UnixMs,
+use countwheel::{
+    Engine, NewSchedule,
+    builder::SyncPolicy,
+    engine::{
+        Claim, ClaimedRun,
+        runs::{FailedRun, FailureClass, Speaking},
+    },
+    kernel::{
+        changes::RetryChanges,
+        id::{Kind, OccurrenceId, ScheduleId},
+        time::UnixMs,
+    },
 };
 use serde_json::{Value, json};
 
@@ -205,6 +214,53 @@ fn a_history_from_the_log_is_the_one_that_the_server_tells() {
     let window = ["history", &ids[0], "--json", "--from", "2199-01-01T00:00:00Z"];
     let later = asks(&window, &data).json();
     assert!(later["items"].as_array().unwrap().is_empty() && later["versions"].as_array().unwrap().len() == 4);
+}
+
+async fn claim(engine: &Engine) -> ClaimedRun {
+    let claim = Claim { max: 1, wait: Duration::from_secs(20), ..Claim::new("w-17") };
+    engine.claim("mail", &claim).await.unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn attempts_are_told_with_their_worker_their_end_and_what_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let builder = Engine::builder(home.path()).shards(2).segment_bytes(1 << 20).reserve_bytes(0).sync(SyncPolicy::Os);
+    let engine = builder.open().await.unwrap();
+    let retry = RetryChanges {
+        max_attempts: Some(2),
+        base: Some(Duration::from_millis(100)),
+        cap: Some(Duration::from_millis(100)),
+        ..RetryChanges::default()
+    };
+    let schedule = NewSchedule::every(Duration::from_secs(86_400)).tenant("acme").queue("mail").retry(retry);
+    let made = engine.create(schedule).await.unwrap();
+    let id = engine.trigger(made.schedule.id, None).await.unwrap().occurrence_id.to_string();
+    for said in ["no route", "still none"] {
+        let run = claim(&engine).await;
+        let failed = FailedRun { class: FailureClass::Transient, message: Some(said.to_owned()) };
+        let failed = Speaking::new(run.occurrence_id, run.lease_token, failed);
+        engine.fail(vec![failed]).await.unwrap().remove(0).unwrap();
+    }
+    let seen = eventually(|| explain(home.path(), &id), |seen| seen["state"] == "DEAD");
+    assert_eq!(
+        (&seen["reason"], &seen["attempt_count"], &seen["kind"]),
+        (&json!("max_attempts"), &json!(2), &json!("manual"))
+    );
+    let steps = seen["steps"].as_array().unwrap();
+    let claims: Vec<_> = steps.iter().filter(|step| step["step"] == "claimed").map(|step| &step["worker"]).collect();
+    assert_eq!(claims, ["w-17", "w-17"]);
+    let failures: Vec<_> = steps
+        .iter()
+        .filter(|step| step["step"] == "failed")
+        .map(|step| {
+            (step["message"].as_str().unwrap(), step["then"].as_str().unwrap(), step["class"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(failures, [("no route", "RETRY_WAIT", "transient"), ("still none", "DEAD", "transient")]);
+    let text = asks(&["explain", &id], home.path());
+    assert!(text.out.contains("attempt 1: failed for now \"no route\", tried again after "), "{text:?}");
+    engine.stop().await.unwrap();
+    assert_eq!(explain(home.path(), &id)["log"]["ending"], "closed");
 }
 
 /// The segment that a shard's log ends in, and where its bytes end.

@@ -160,12 +160,16 @@ fn step_fields(step: &Step) -> Value {
         Step::LateResult { result_ref } => json!({"result_ref": result_ref}),
         Step::Canceled { reason } | Step::CalledOff { reason } => json!({"reason": reason.as_str()}),
         Step::Restarted { generation } => json!({"generation": generation}),
-        Step::Completed | Step::Died | Step::Skipped | Step::Replayed | Step::Lost | Step::Settled => json!({}),
+        Step::Died | Step::Skipped | Step::Replayed | Step::Lost | Step::Settled => json!({}),
     }
 }
 
 fn judgement(judged: &Judgement) -> Value {
-    json!({"through": judged.through.to_string(), "admitted": judged.admitted, "missed": judged.missed})
+    json!({
+        "through": judged.through.to_string(), "admitted": judged.admitted, "missed": judged.missed,
+        "range_from": judged.range.map(|(first, _)| first.to_string()),
+        "range_until": judged.range.map(|(_, last)| last.to_string()),
+    })
 }
 
 fn call(told: &Told<Call>, covered: &Covered) -> Value {

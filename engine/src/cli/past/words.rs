@@ -90,7 +90,6 @@ pub(super) fn step(step: &Step) -> String {
             Some(result_ref) => format!("attempt {attempt}: succeeded, result in {result_ref:?}"),
             None => format!("attempt {attempt}: succeeded"),
         },
-        Step::Completed => "completed by a worker in the engine's process".to_owned(),
         Step::Failed { attempt, failure, message, then } => {
             let message = message.as_ref().map_or_else(String::new, |message| format!(" {message:?}"));
             format!("attempt {attempt}: {}{message}, {}", failed(*failure), follows(*then))
@@ -128,7 +127,6 @@ pub(super) const fn step_name(step: &Step) -> &'static str {
         Step::Waited { .. } => "waited",
         Step::Claimed { .. } => "claimed",
         Step::Succeeded { .. } => "succeeded",
-        Step::Completed => "completed",
         Step::Failed { .. } => "failed",
         Step::Died => "died",
         Step::Skipped => "skipped_overlap",
@@ -154,8 +152,9 @@ fn origin(by: &Origin) -> String {
 }
 
 fn judgement(judged: &Judgement) -> String {
-    let Judgement { through, admitted, missed } = judged;
-    format!("the backlog through {through} was judged, {admitted} admitted and {missed} missed")
+    let Judgement { through, admitted, missed, range } = judged;
+    let range = range.map_or_else(String::new, |(first, last)| format!(" (without an occurrence: {first} to {last})"));
+    format!("the backlog through {through} was judged, {admitted} admitted and {missed} missed{range}")
 }
 
 fn failed(failure: Failure) -> &'static str {

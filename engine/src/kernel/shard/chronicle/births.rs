@@ -134,6 +134,7 @@ impl Chronicle {
             through: self.instant(misfired.through),
             admitted: misfired.admitted.len() as u64,
             missed: missed.saturating_add(misfired.missed.map_or(0, |range| range.count)),
+            range: misfired.missed.map(|range| (self.instant(range.first), self.instant(range.last))),
         };
         for number in numbers_of(&misfired.missed_occurrences) {
             self.open_row(number)?.note(place, || Step::Missed(judged));

@@ -200,7 +200,6 @@ impl Chronicle {
             Record::Enqueued(enqueued) => self.enqueued(&enqueued)?,
             Record::Lost(lost) => self.lost(&lost),
             Record::Settled(settled) => self.settled(&settled),
-            Record::Completed(completed) => self.completed(completed.occurrence),
             Record::Claimed(claimed) => self.claimed(&claimed)?,
             Record::RunsSucceeded(succeeded) => self.succeeded(succeeded)?,
             Record::RunFailed(failed) => self.failed(failed)?,

@@ -42,18 +42,6 @@ impl Chronicle {
         Ok(())
     }
 
-    /// A worker of the engine's own process, without a claim; what had moved on meanwhile stays.
-    pub(super) fn completed(&mut self, number: u64) {
-        let (place, now) = (self.place(), self.now);
-        let row = self.occurrences.row_mut(number);
-        if let Some(row) = row.filter(|row| row.state == State::Enqueued && row.is_tracked) {
-            // What was completed without a claim had one attempt that nobody followed.
-            row.attempts += u32::from(!row.has_run);
-            row.note(place, || Step::Completed);
-            self.occurrences.move_to(number, State::Succeeded, None, now);
-        }
-    }
-
     pub(super) fn failed(&mut self, failed: RunFailed) -> Result<(), ChronicleError> {
         let RunFailed { occurrence: number, failure, message, then } = failed;
         let (place, now) = (self.place(), self.now);

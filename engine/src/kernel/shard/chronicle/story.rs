@@ -212,8 +212,6 @@ pub enum Step {
         /// Where the result was put.
         result_ref: Option<String>,
     },
-    /// A worker of the engine's own process completed it without a claim.
-    Completed,
     /// The attempt did not succeed.
     Failed {
         /// The attempt.
@@ -291,6 +289,8 @@ pub struct Judgement {
     pub through: UnixMs,
     /// How many were let run.
     pub admitted: u64,
-    /// How many were not.
+    /// How many were not...
     pub missed: u64,
+    /// ...and which of them never got an occurrence.
+    pub range: Option<(UnixMs, UnixMs)>,
 }

@@ -194,6 +194,30 @@ fn versions_and_calls_stand_in_order_with_the_times_for_which_they_held() {
 }
 
 #[test]
+fn records_that_nobody_wrote_are_refused_or_followed_and_never_a_panic() {
+    let mut rig = Rig::tracked(at("08:00:00"));
+    let id = rig.create(1, &every(60_000, at("08:00:00")), at("08:00:00"));
+    rig.go(at("08:01:00"));
+    let run = rig.claim(0, at("08:01:01")).unwrap();
+    rig.complete(&run, at("08:01:02")).unwrap();
+    rig.go(at("08:20:00"));
+    rig.call(|shard, turn| shard.pause(&id.into(), at("08:20:30"), turn)).unwrap();
+    let whole = log(&rig);
+    let mut refused = 0;
+    for (place, (_, body)) in whole.iter().enumerate() {
+        for (byte, bit) in (0..body.len()).flat_map(|byte| [0x01, 0x80, 0xff].map(|bit| (byte, bit))) {
+            let mut chronicle = Chronicle::of_schedule(0, id, (UnixMs::MIN, UnixMs::MAX));
+            let mut damaged = whole.clone();
+            damaged[place].1[byte] ^= bit;
+            let mut records = damaged.iter().zip(1..);
+            refused += usize::from(records.any(|((kind, body), lsn)| chronicle.take(Lsn(lsn), *kind, body).is_err()));
+            drop(chronicle.into_story());
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+#[test]
 fn a_number_that_a_forgotten_schedule_had_means_the_next_one() {
     let mut rig = Rig::tracked(on("2026-05-04", "08:00:00"));
     let held_up = rig.create(1, &every(60_000, on("2026-05-04", "08:00:00")), on("2026-05-04", "08:00:00"));
