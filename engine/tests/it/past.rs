@@ -309,7 +309,7 @@ fn what_nobody_knows_and_what_is_no_id_are_told_apart() {
     let server = Server::start(&data, &["--shards", "2"]);
     let unknown = "01a22e56-1c48-826c-a214-73541387c547";
     let said = asks(&["explain", unknown], &data);
-    assert!(said.failed(1).contains("has such an occurrence (2 shards, "), "{said:?}");
+    assert!(said.failed(1).contains("has such an occurrence (2 shards searched, "), "{said:?}");
     let said = asks(&["history", unknown], &data);
     assert!(said.failed(1).contains("no such schedule"), "{said:?}");
     for bad in ["01a22e56", "01a22e56-1c48-426c-a214-73541387c547"] {

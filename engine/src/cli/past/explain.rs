@@ -91,11 +91,11 @@ fn unknown(args: &ExplainArgs, searched: &[Covered]) -> ExitCode {
         ));
     }
     failed(format_args!(
-        "explain: {}: no schedule in {} has such an occurrence ({} shards, {records} records{until}): check the id and \
+        "explain: {}: no schedule in {} has such an occurrence ({} searched, {records} records{until}): check the id and \
          the directory",
         args.occurrence,
         args.data.display(),
-        searched.len(),
+        if searched.len() == 1 { "1 shard".to_owned() } else { format!("{} shards", searched.len()) },
     ))
 }
 
