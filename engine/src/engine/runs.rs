@@ -13,7 +13,7 @@ use crate::{
         id::{OccurrenceId, ScheduleId, check_name},
         lease::LeaseToken,
         occurrence::{Occurrence, State},
-        shard::{CLAIM_LIMIT, LEASE_MS_AT_MOST, RunError},
+        shard::{CLAIM_LIMIT, RunError},
     },
     shell::{
         ask::{Ask, ReplyTo},
@@ -26,7 +26,7 @@ use crate::{
 pub use crate::{
     kernel::{
         attempt::{FailureClass, Resolution},
-        shard::{Beat, Decided, FailedRun, Outcome, Pile, ReviewRefusal, Speaking},
+        shard::{Beat, Decided, FailedRun, LEASE_MS_AT_MOST, Outcome, Pile, RESULT_REF_BYTES, ReviewRefusal, Speaking},
     },
     shell::run_ask::ClaimedRun,
 };
@@ -131,10 +131,13 @@ impl Engine {
                 Some((key, turn)) => self.serve_and_keep(asked, key, turn).await?,
             };
             let left = until.saturating_duration_since(Instant::now());
-            if !runs.is_empty() || left.is_zero() || arrivals.is_closed() {
+            if !runs.is_empty() || left.is_zero() {
                 return Ok(runs);
             }
             let _ = tokio::time::timeout(left.min(LOOK_AGAIN), arrived).await;
+            if arrivals.is_closed() {
+                return Ok(Vec::new());
+            }
         }
     }
 
