@@ -7,6 +7,7 @@
 //! walking the rules anew.
 
 mod check;
+pub(in crate::kernel::shard) mod chronicle;
 mod pace;
 mod permits;
 mod queue;
@@ -46,6 +47,7 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     check::replay(&world);
     check::dispositions(&world);
     pace::explained(&world);
+    chronicle::agrees(&world);
     check::queue(&world);
     runs::ends(&world.shard);
 }
