@@ -1,7 +1,7 @@
 //! Instants on the clocks of a rule's zone, and whether a rule has them.
 
 use crate::kernel::{
-    calendar::{CronRule, Interval, ZoneSet, preview::Fire},
+    calendar::{Basis, CronRule, Interval, ZoneSet, preview::Fire},
     schedule::{Rule, Spec},
     time::UnixMs,
 };
@@ -23,7 +23,11 @@ pub(super) fn has_instant(spec: &Spec, at: UnixMs, zones: &ZoneSet) -> Option<bo
     let before = at.minus(1);
     let has = match &spec.rule {
         Rule::Cron(cron) => CronRule::new(cron, zones).ok()?.next(before) == Some(at),
-        Rule::Every { every_ms, anchor } => Interval::new((*anchor)?, *every_ms)?.next(before) == Some(at),
+        // Where instants follow runs, the rule alone does not name them.
+        Rule::Every { basis: Basis::Completion | Basis::Start, .. } => return None,
+        Rule::Every { every_ms, anchor, basis: Basis::Slot } => {
+            Interval::new((*anchor)?, *every_ms)?.next(before) == Some(at)
+        }
         Rule::At(instant) => *instant == at,
     };
     let is_within = spec.start_at.is_none_or(|start| start <= at) && spec.end_at.is_none_or(|end| at < end);

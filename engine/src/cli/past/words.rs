@@ -24,10 +24,10 @@ pub(super) fn rule(spec: &Spec) -> String {
             cron.gap.as_str(),
             cron.day_match.as_str()
         ),
-        (Rule::Every { every_ms, anchor: Some(anchor) }, _) => {
-            format!("every {} on the grid of {anchor}", show_ms(every_ms.unsigned_abs()))
+        (Rule::Every { every_ms, anchor, basis }, _) => {
+            let anchor = anchor.map_or_else(String::new, |anchor| format!(" from {anchor}"));
+            format!("every {}{anchor}, basis {}", show_ms(every_ms.unsigned_abs()), basis.as_str())
         }
-        (Rule::Every { every_ms, anchor: None }, _) => format!("every {}", show_ms(every_ms.unsigned_abs())),
         (Rule::At(at), Some(local)) => {
             let gap = local.gap.map_or("", |gap: Gap| if gap == Gap::Shift { ", gap shift" } else { "" });
             format!("once at {at}, given as {:?} in {}{gap}", local.local, local.zone)

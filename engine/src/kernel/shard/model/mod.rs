@@ -8,6 +8,7 @@
 
 mod check;
 pub(in crate::kernel::shard) mod chronicle;
+mod pace;
 mod permits;
 mod queue;
 mod runs;
@@ -46,6 +47,7 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     check::replay(&world);
     check::dispositions(&world);
     chronicle::agrees(&world);
+    pace::explained(&world);
     check::queue(&world);
     runs::ends(&world.shard);
 }
