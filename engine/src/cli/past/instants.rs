@@ -23,11 +23,11 @@ pub(super) fn has_instant(spec: &Spec, at: UnixMs, zones: &ZoneSet) -> Option<bo
     let before = at.minus(1);
     let has = match &spec.rule {
         Rule::Cron(cron) => CronRule::new(cron, zones).ok()?.next(before) == Some(at),
+        // Where instants follow runs, the rule alone does not name them.
+        Rule::Every { basis: Basis::Completion | Basis::Start, .. } => return None,
         Rule::Every { every_ms, anchor, basis: Basis::Slot } => {
             Interval::new((*anchor)?, *every_ms)?.next(before) == Some(at)
         }
-        // Where runs ended or began is not in the rule.
-        Rule::Every { basis: Basis::Completion | Basis::Start, .. } => return None,
         Rule::At(instant) => *instant == at,
     };
     let is_within = spec.start_at.is_none_or(|start| start <= at) && spec.end_at.is_none_or(|end| at < end);

@@ -4,7 +4,7 @@ use crate::{
     api::duration::show_ms,
     kernel::{
         attempt::{Failure, FailureClass},
-        calendar::{Basis, Gap},
+        calendar::Gap,
         evidence::HoldReason,
         record::Then,
         schedule::{RangeDisposition, Rule, Spec},
@@ -25,13 +25,8 @@ pub(super) fn rule(spec: &Spec) -> String {
             cron.day_match.as_str()
         ),
         (Rule::Every { every_ms, anchor, basis }, _) => {
-            let how = match basis {
-                Basis::Slot => "on the grid of",
-                Basis::Completion => "after completion, at first after",
-                Basis::Start => "after start, at first after",
-            };
-            let from = anchor.map_or_else(String::new, |anchor| format!(" {how} {anchor}"));
-            format!("every {}{from}", show_ms(every_ms.unsigned_abs()))
+            let anchor = anchor.map_or_else(String::new, |anchor| format!(" from {anchor}"));
+            format!("every {}{anchor}, basis {}", show_ms(every_ms.unsigned_abs()), basis.as_str())
         }
         (Rule::At(at), Some(local)) => {
             let gap = local.gap.map_or("", |gap: Gap| if gap == Gap::Shift { ", gap shift" } else { "" });

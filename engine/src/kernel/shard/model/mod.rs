@@ -46,8 +46,8 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     check::derived_state(&world);
     check::replay(&world);
     check::dispositions(&world);
-    pace::explained(&world);
     chronicle::agrees(&world);
+    pace::explained(&world);
     check::queue(&world);
     runs::ends(&world.shard);
 }
