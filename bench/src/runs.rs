@@ -33,6 +33,10 @@ use crate::{
 
 /// How many single claims are timed.
 const SOLO: usize = 500;
+/// Lines of one import.
+const IMPORTED_AT_ONCE: usize = 5_000;
+/// No run for so long: none is coming.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after the instant everything is in the queue, at the latest.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -116,7 +120,7 @@ async fn in_process(
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let written = bed.totals().written;
-    let left = Arc::new(AtomicUsize::new(options.occurrences));
+    let left = Arc::new(Left::new(options.occurrences));
     let started = Instant::now();
     let mut workers = tokio::task::JoinSet::new();
     for worker in 0..usize::from(options.workers) {
@@ -124,9 +128,12 @@ async fn in_process(
         let (queue, max) = (queue_name(worker % setup.queues), usize::from(options.batch));
         workers.spawn(async move {
             let (mut claims_ns, mut done) = (Vec::new(), 0);
-            loop {
-                // What another worker may still take is not taken twice over.
-                let Some(max) = take(&left, max) else { return (claims_ns, done) };
+            while !left.is_over() {
+                let max = left.take(max);
+                if max == 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
                 let asked = Instant::now();
                 let claim = Claim { max, ..Claim::new(format!("worker-{worker}")) };
                 let runs: Vec<ClaimedRun> = match engine.claim(&queue, &claim).await {
@@ -137,14 +144,14 @@ async fn in_process(
                         return (claims_ns, done);
                     }
                 };
-                left.fetch_add(max - runs.len(), Relaxed);
-                if runs.is_empty() {
-                    return (claims_ns, done);
+                if !runs.is_empty() {
+                    claims_ns.push(nanos(asked));
+                    drain::complete(&engine, &runs).await;
+                    done += runs.len();
                 }
-                claims_ns.push(nanos(asked));
-                drain::complete(&engine, &runs).await;
-                done += runs.len();
+                left.settle(max, runs.len());
             }
+            (claims_ns, done)
         });
     }
     let (mut claims_ns, mut done) = (Vec::new(), 0);
@@ -170,10 +177,32 @@ async fn in_process(
     Ok((worked, solo, commits))
 }
 
-/// Takes up to `max` of what is left to be claimed.
-fn take(left: &AtomicUsize, max: usize) -> Option<usize> {
-    let before = left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(max))).unwrap_or(0);
-    Some(before.min(max)).filter(|taken| *taken > 0)
+/// What is still to be claimed, shared by the workers so that no more than that is.
+struct Left {
+    unclaimed: AtomicUsize,
+    undone: AtomicUsize,
+    since: Instant,
+}
+
+impl Left {
+    fn new(occurrences: usize) -> Self {
+        Self { unclaimed: occurrences.into(), undone: occurrences.into(), since: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.undone.load(Relaxed) == 0 || self.since.elapsed() > SETTLED + PATIENCE
+    }
+
+    /// Up to `max` of it, to be settled.
+    fn take(&self, max: usize) -> usize {
+        self.unclaimed.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(max))).unwrap_or(0).min(max)
+    }
+
+    /// Of `taken`, so many were claimed and completed; the rest is for others.
+    fn settle(&self, taken: usize, done: usize) {
+        self.unclaimed.fetch_add(taken - done, Relaxed);
+        self.undone.fetch_sub(done, Relaxed);
+    }
 }
 
 #[derive(Deserialize)]
@@ -197,21 +226,25 @@ fn over_http(options: &Options, setup: &Setup) -> Result<(Worked, Vec<i64>, Vec<
     let server = Server::start(&dir.path().join("data"), setup.shards)?;
     let all = options.occurrences + SOLO;
     import(&server.client(), all, setup, &json!({}))?;
-    let left = AtomicUsize::new(options.occurrences);
+    let left = Left::new(options.occurrences);
     let started = Instant::now();
     let by_worker: Vec<Result<(Vec<i64>, usize), BenchError>> = std::thread::scope(|scope| {
         let work = |worker: usize| {
             let client = server.client();
             let (mut claims_ns, mut done) = (Vec::new(), 0);
-            while let Some(max) = take(&left, usize::from(options.batch)) {
+            while !left.is_over() {
+                let max = left.take(usize::from(options.batch));
+                if max == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 let asked = Instant::now();
                 let runs = claim(&client, worker % setup.queues, max)?;
-                left.fetch_add(max - runs.len(), Relaxed);
-                if runs.is_empty() {
-                    break;
+                if !runs.is_empty() {
+                    claims_ns.push(nanos(asked));
+                    done += complete(&client, &runs)?;
                 }
-                claims_ns.push(nanos(asked));
-                done += complete(&client, &runs)?;
+                left.settle(max, runs.len());
             }
             Ok((claims_ns, done))
         };
@@ -253,18 +286,21 @@ pub(crate) fn parent(setup: &Setup) -> Result<std::path::PathBuf, BenchError> {
 pub(crate) fn import(client: &Client, count: usize, setup: &Setup, retry: &Value) -> Result<(), BenchError> {
     let due = wall::now().plus(4_000 + count as i64 / 20);
     let payload = "x".repeat(setup.payload_bytes);
-    let mut lines = Vec::new();
-    for index in 0..count {
-        let tenant = format!("tenant-{}", index % setup.tenants.max(1));
-        let (queue, rule) = (queue_name(index % setup.queues.max(1)), json!({ "at": due.to_string() }));
-        let line = json!({ "tenant": tenant, "queue": queue, "rule": rule, "payload": payload, "retry": retry });
-        serde_json::to_writer(&mut lines, &line).map_err(|error| BenchError::Ended(error.to_string()))?;
-        lines.push(b'\n');
-    }
-    let answers = client.send_text("/v1/schedules/import", "application/x-ndjson", &lines)?;
-    let refused = answers.split(|byte| *byte == b'\n').find(|line| line.windows(8).any(|part| part == b"\"error\":"));
-    if let Some(refused) = refused {
-        return Err(BenchError::Ended(format!("import: {}", String::from_utf8_lossy(refused))));
+    // This client reads no answer before it has sent all lines: fewer of them than connections hold.
+    for first in (0..count).step_by(IMPORTED_AT_ONCE) {
+        let mut lines = Vec::new();
+        for index in first..count.min(first + IMPORTED_AT_ONCE) {
+            let tenant = format!("tenant-{}", index % setup.tenants.max(1));
+            let (queue, rule) = (queue_name(index % setup.queues.max(1)), json!({ "at": due.to_string() }));
+            let line = json!({ "tenant": tenant, "queue": queue, "rule": rule, "payload": payload, "retry": retry });
+            serde_json::to_writer(&mut lines, &line).map_err(|error| BenchError::Ended(error.to_string()))?;
+            lines.push(b'\n');
+        }
+        let answers = client.send_text("/v1/schedules/import", "application/x-ndjson", &lines)?;
+        let is_refusal = |line: &&[u8]| line.windows(8).any(|part| part == b"\"error\":");
+        if let Some(refused) = answers.split(|byte| *byte == b'\n').find(is_refusal) {
+            return Err(BenchError::Ended(format!("import: {}", String::from_utf8_lossy(refused))));
+        }
     }
     let late_ms = wall::now().since(due);
     if late_ms > 0 {

@@ -171,8 +171,7 @@ const QUIET: Call = Call {
 };
 
 /// What workers say of runs.
-const SPOKEN: Call =
-    Call { verb: Verb::Post, access: Access::Worker, errors: &["stale_lease", "disk_full"], ..QUIET };
+const SPOKEN: Call = Call { verb: Verb::Post, access: Access::Worker, errors: &["stale_lease", "disk_full"], ..QUIET };
 
 /// Every call.
 pub(crate) const CALLS: &[Call] = &[
