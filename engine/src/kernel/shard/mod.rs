@@ -38,6 +38,7 @@ mod schedules;
 mod settings;
 mod shared;
 mod turn;
+mod unclaimed;
 mod versions;
 mod workers;
 
@@ -67,6 +68,7 @@ use runs::Runs;
 use schedules::{ScheduleRow, Schedules, Superseded};
 use settings::Settings;
 use shared::SharedPolicies;
+use unclaimed::Unclaimed;
 use workers::Workers;
 
 use super::{
@@ -243,6 +245,7 @@ pub struct Shard {
     /// Some schedule has more to ask of a release than its time.
     has_conditions: bool,
     fired: Vec<u32>,
+    unclaimed: Unclaimed,
     counters: Counters,
 }
 
@@ -297,6 +300,7 @@ impl Shard {
             smallest_lateness_ms: u64::MAX,
             has_conditions: false,
             fired: Vec::new(),
+            unclaimed: Unclaimed::default(),
             counters: Counters::default(),
         }
     }

@@ -106,6 +106,7 @@ impl Shard {
         }
         self.tell_retries(now);
         if !self.config.is_embedded {
+            self.rebuild_unclaimed();
             self.unread_below = self.occurrences.next();
         }
     }

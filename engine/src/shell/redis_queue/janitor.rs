@@ -1,4 +1,5 @@
-//! What is done every 5 s: compare streams with what is known, trim what all have acknowledged, watch the groups.
+//! What is done every 5 s: compare streams with what is known, tell and trim what all have acknowledged, watch the
+//! groups.
 //!
 //! Only the janitor removes entries, and only those that are recorded as enqueued and that every group has
 //! acknowledged. A stream without groups is not trimmed, and a group that stands still never loosens the rule: it
@@ -19,7 +20,7 @@ use super::{
     stream::Standing,
     wire::{Commands, id_text},
 };
-use crate::kernel::occurrence::EntryId;
+use crate::{kernel::occurrence::EntryId, shell::queue::QueueEvent};
 
 /// When a group last moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,10 +114,13 @@ impl Relay {
             let track = &mut self.tracks[at];
             track.groups = watch(&track.groups, &groups, now);
             stuck += track.groups.iter().filter(|watch| watch.is_stuck(top, now, self.config.group_alarm)).count();
-            let below = track.recorded.and_then(|recorded| trim_below(&groups, recorded));
-            if let Some(below) = below
-                && track.trimmed_below < Some(below)
-            {
+            let Some(below) = track.recorded.and_then(|recorded| trim_below(&groups, recorded)) else { continue };
+            let through = before(below);
+            if track.settled < Some(through) {
+                track.settled = Some(through);
+                self.outbox.say(QueueEvent::Settled { stream: track.stream, through });
+            }
+            if track.trimmed_below < Some(below) {
                 track.trimmed_below = Some(below);
                 trims.add(&[b"XTRIM", &track.key, b"MINID", b"=", &id_text(below)]);
                 trimmed.push(at);
@@ -174,6 +178,11 @@ fn trim_below(groups: &[(Group, Option<EntryId>)], recorded: EntryId) -> Option<
 
 fn next(id: EntryId) -> EntryId {
     EntryId { counter: id.counter.saturating_add(1), ..id }
+}
+
+/// The last id below this one. Counters begin at 1: `<generation>-0` lies above everything of the generation before.
+fn before(id: EntryId) -> EntryId {
+    EntryId { counter: id.counter.saturating_sub(1), ..id }
 }
 
 /// Carries on since when each group has stood still.

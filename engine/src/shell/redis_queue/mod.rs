@@ -131,6 +131,9 @@ impl Queue for RedisQueue {
             returned_total: stats.entries_returned,
             lost_total: stats.losses,
             connects_total: stats.connects,
+            stuck_groups: stats.stuck_groups,
+            foreign_total: stats.foreign_entries,
+            trimmed_total: stats.entries_trimmed,
             cpu_total: Duration::from_nanos(stats.cpu_ns),
         }
     }
