@@ -40,9 +40,13 @@ mod redis_storm;
 mod redis_view;
 mod server;
 mod settings;
+#[cfg(feature = "worker")]
+mod stand_in;
 #[cfg(feature = "redis")]
 mod streams;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "worker")]
+mod worker;
