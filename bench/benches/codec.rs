@@ -8,7 +8,7 @@ use std::hint::black_box;
 use bincode::config;
 use countwheel::kernel::{
     policy::{Effect, Misfire, Overlap, Retry},
-    record::{Completed, Enqueued, Materialized, Record, RuleBody, ScheduleCreated, SpecBody},
+    record::{Died, Enqueued, Materialized, Record, RuleBody, ScheduleCreated, SpecBody},
 };
 use countwheel_wal::Records;
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -51,7 +51,7 @@ fn records() -> [(&'static str, Record); 5] {
         runs: vec![(250_000, 1)],
     };
     [
-        ("completed", Record::Completed(Completed { occurrence: 1_000_000 })),
+        ("died", Record::Died(Died { occurrence: 1_000_000 })),
         ("enqueued_1", Record::Enqueued(enqueued)),
         ("materialized_1", Record::Materialized(materialized(1))),
         ("materialized_1024", Record::Materialized(materialized(1_024))),
@@ -99,7 +99,7 @@ fn bincode_fixed(bencher: &mut Bencher<'_>, record: &Record) {
         };
     }
     match record {
-        Record::Completed(body) => measure!(body),
+        Record::Died(body) => measure!(body),
         Record::Enqueued(body) => measure!(body),
         Record::Materialized(body) => measure!(body),
         Record::ScheduleCreated(body) => measure!(&**body),
@@ -127,7 +127,7 @@ fn decode(criterion: &mut Criterion) {
 /// The same bodies in serde's terms.
 #[derive(Serialize, Deserialize)]
 enum Mirror {
-    Completed(u64),
+    Died(u64),
     Enqueued(u32, u64, u64, u64, i64, Vec<(u64, u64)>),
     Materialized(i64, Vec<u32>),
     Created(Box<MirrorCreated>),
@@ -148,7 +148,7 @@ struct MirrorCreated {
 impl Mirror {
     fn of(record: &Record) -> Self {
         match record {
-            Record::Completed(body) => Self::Completed(body.occurrence),
+            Record::Died(body) => Self::Died(body.occurrence),
             Record::Enqueued(b) => {
                 Self::Enqueued(b.stream, b.generation, b.first_counter, b.added, b.at, b.runs.clone())
             }

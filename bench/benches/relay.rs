@@ -140,6 +140,7 @@ fn entry(number: usize) -> Entry<'static> {
         scheduled_for: AT,
         available_at: AT,
         attempt: 1,
+        tenant_number: 0,
         tenant: "acme",
         payload: PAYLOAD,
     }

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::kernel::shard::CommandError;
+use crate::kernel::{occurrence::State, shard::CommandError};
 
-pub use crate::kernel::refusal::{Refusal, RefusalCode};
+pub use crate::kernel::{
+    refusal::{Refusal, RefusalCode},
+    shard::{ClaimRefusal, RunError},
+};
 
 /// Why an engine did not open.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +107,23 @@ pub enum CallError {
     QuotaSchedules {
         /// The quota.
         limit: u64,
+    },
+    /// The handle is bound to another queue.
+    #[error("there is no such queue for this caller: name its own")]
+    ForeignQueue,
+    /// A claim is refused; unless the queue was [not heard](ClaimRefusal::NotHeard) of, its entry is settled.
+    #[error("the occurrence cannot be claimed: {0}")]
+    NotClaimed(ClaimRefusal),
+    /// What a worker said of its run changes nothing.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Nothing is to be decided about the occurrence.
+    #[error("the occurrence is {}, not {}: there is nothing to decide", state.as_str(), needed.as_str())]
+    WrongState {
+        /// Where it stands.
+        state: State,
+        /// Where it would have to stand.
+        needed: State,
     },
     /// Too much is under way; retry in a moment.
     #[error("the shard has too many calls waiting: retry in a moment")]

@@ -9,7 +9,10 @@ use actix_web::{
 use serde::Serialize;
 
 use super::auth::Role;
-use crate::error::{CallError, Refusal};
+use crate::{
+    error::{CallError, ClaimRefusal, Refusal, RefusalCode, RunError},
+    kernel::occurrence::State,
+};
 
 /// Every code there is, with its status.
 pub(crate) const CODES: &[(&str, u16)] = &[
@@ -23,6 +26,19 @@ pub(crate) const CODES: &[(&str, u16)] = &[
     ("canceled", 409),
     ("idempotency_conflict", 409),
     ("no_local_queue", 409),
+    ("already_running", 409),
+    ("waiting", 409),
+    ("superseded", 409),
+    ("paused", 409),
+    ("skipped_overlap", 409),
+    ("tenant_concurrency", 409),
+    ("held", 409),
+    ("missed", 409),
+    ("finished", 409),
+    ("stale_lease", 409),
+    ("not_asked_to_stop", 409),
+    ("not_dead", 409),
+    ("not_held", 409),
     ("archived", 410),
     ("version_mismatch", 412),
     ("too_large", 413),
@@ -37,6 +53,7 @@ pub(crate) const CODES: &[(&str, u16)] = &[
     ("quota_schedules", 429),
     ("internal", 500),
     ("disk_full", 503),
+    ("not_heard", 503),
     ("overloaded", 503),
     ("poisoned", 503),
     ("stopping", 503),
@@ -144,7 +161,9 @@ impl From<CallError> for ApiError {
         match error {
             CallError::Refused(refusal) => refusal.into(),
             CallError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
-            CallError::ForeignTenant => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::ForeignTenant | CallError::ForeignQueue => {
+                Self::new(StatusCode::NOT_FOUND, "not_found", message)
+            }
             CallError::NoOccurrence => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             CallError::Archived => Self::new(StatusCode::GONE, "archived", message),
             CallError::Canceled => Self::new(StatusCode::CONFLICT, "canceled", message),
@@ -153,11 +172,31 @@ impl From<CallError> for ApiError {
             }
             CallError::IdempotencyConflict { .. } => Self::new(StatusCode::CONFLICT, "idempotency_conflict", message),
             CallError::QuotaSchedules { .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_schedules", message),
+            CallError::NotClaimed(ClaimRefusal::NotHeard) => unavailable("not_heard").retry_after(1),
+            CallError::NotClaimed(ClaimRefusal::NotFound) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            CallError::NotClaimed(refusal) => Self::new(StatusCode::CONFLICT, refusal.as_str(), message),
+            CallError::Run(error) => error.into(),
+            CallError::WrongState { needed, .. } => {
+                let code = if needed == State::Held { "not_held" } else { "not_dead" };
+                Self::new(StatusCode::CONFLICT, code, message)
+            }
             CallError::Overloaded => unavailable("overloaded").retry_after(1),
             CallError::DiskFull => unavailable("disk_full").retry_after(30),
             CallError::Poisoned(_) => unavailable("poisoned"),
             CallError::NoLocalQueue => Self::new(StatusCode::CONFLICT, "no_local_queue", message),
             CallError::Stopping => unavailable("stopping").retry_after(5),
+        }
+    }
+}
+
+impl From<RunError> for ApiError {
+    fn from(error: RunError) -> Self {
+        let message = error.to_string();
+        match error {
+            RunError::StaleLease => Self::new(StatusCode::CONFLICT, "stale_lease", message),
+            RunError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            RunError::NotAskedToStop => Self::new(StatusCode::CONFLICT, "not_asked_to_stop", message),
+            RunError::ResultTooLong => Refusal::new(RefusalCode::Invalid, "result_ref", message).into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod batch;
 mod readers;
+pub mod runs;
 mod schedules;
 mod settings;
 
@@ -9,6 +10,7 @@ pub use batch::KeyedSchedule;
 #[cfg(feature = "server")]
 pub(crate) use batch::Prepared;
 pub use readers::{HistoryFilter, Page};
+pub use runs::{Claim, ClaimedRun};
 pub use schedules::{Backfilled, Described, Made, Pending, Receipted, Triggered, Update};
 pub use settings::{Backlog, BacklogBucket, QueueSettings, Quotas, TenantSettings};
 
@@ -48,6 +50,8 @@ pub struct Engine {
     running: Arc<Running>,
     /// The only tenant that this handle sees, if it is bound to one.
     tenant: Option<Arc<str>>,
+    /// The only queue whose runs it claims and speaks of, if it is bound to one.
+    queue: Option<Arc<str>>,
 }
 
 /// Whether the engine can do its work.
@@ -104,7 +108,7 @@ impl Engine {
     /// A handle that sees and changes only what is `tenant`'s: everything else is not there for it.
     #[must_use]
     pub fn for_tenant(&self, tenant: &str) -> Self {
-        Self { running: Arc::clone(&self.running), tenant: Some(tenant.into()) }
+        Self { tenant: Some(tenant.into()), ..self.clone() }
     }
 
     /// The tenant that this handle is bound to.
@@ -114,7 +118,7 @@ impl Engine {
     }
 
     pub(crate) fn new(running: Running) -> Self {
-        Self { running: Arc::new(running), tenant: None }
+        Self { running: Arc::new(running), tenant: None, queue: None }
     }
 
     /// Waits until every shard has told of itself, and an embedded queue is open: moments, and at most a few seconds.
@@ -294,6 +298,7 @@ impl Engine {
     /// # Errors
     /// A log that could not be sealed; what was acknowledged is durable all the same.
     pub async fn stop(self) -> Result<(), CallError> {
+        self.end_waiting();
         self.running.stop().await.map_err(CallError::Poisoned)
     }
 }

@@ -10,6 +10,7 @@ use crate::{
         },
         changes::{Changes, NewSchedule},
         id::{OccurrenceId, ScheduleId},
+        occurrence::Occurrence,
         resolve::{Rules, resolve, resolve_changes},
         schedule::{Rule, Schedule, ScheduleState, Spec},
         shard::{Creation, Target},
@@ -255,13 +256,22 @@ impl Engine {
     ///
     /// # Errors
     /// [`CallError::NoOccurrence`], [`CallError::Archived`], or see [`CallError`].
-    pub async fn occurrence(&self, id: OccurrenceId) -> Result<crate::kernel::occurrence::Occurrence, CallError> {
+    pub async fn occurrence(&self, id: OccurrenceId) -> Result<Occurrence, CallError> {
+        Ok(self.find(id).await?.1)
+    }
+
+    /// The shard that knows an occurrence which the caller may see.
+    pub(super) async fn shard_with(&self, id: OccurrenceId) -> Result<usize, CallError> {
+        Ok(self.find(id).await?.0)
+    }
+
+    async fn find(&self, id: OccurrenceId) -> Result<(usize, Occurrence), CallError> {
         let mut is_forgetful = false;
         for shard in 0..self.shards() {
             let looked_up = self.ask(shard, |reply| Ask::Occurrence { id, reply }).await?;
             if let Some(found) = looked_up.occurrence {
                 let is_seen = self.bound_tenant().is_none_or(|tenant| tenant == found.tenant);
-                return if is_seen { Ok(found) } else { Err(CallError::NoOccurrence) };
+                return if is_seen { Ok((shard, found)) } else { Err(CallError::NoOccurrence) };
             }
             is_forgetful |= looked_up.has_forgotten;
         }

@@ -280,4 +280,20 @@ impl NewSchedule {
         self.rest.overlap = Some(overlap);
         self
     }
+
+    /// How failed attempts are repeated.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryChanges) -> Self {
+        self.rest.retry = Some(retry);
+        self
+    }
+
+    /// Running twice does harm: what nobody can say to be safe is HELD until `review_owner` has decided. The misfire
+    /// policy has to be said too.
+    #[must_use]
+    pub fn non_idempotent(mut self, review_owner: impl Into<String>) -> Self {
+        self.rest.effect = Some(Effect::NonIdempotent);
+        self.rest.review_owner = Some(Some(review_owner.into()));
+        self
+    }
 }

@@ -225,7 +225,9 @@ pub struct Entry<'a> {
     pub available_at: UnixMs,
     /// The number that the next claim will get, 1 at first.
     pub attempt: u32,
-    /// Whose it is.
+    /// Whose it is: the shard's number...
+    pub tenant_number: u32,
+    /// ...and the name.
     pub tenant: &'a str,
     /// The user's bytes.
     pub payload: &'a [u8],

@@ -49,8 +49,6 @@ pub enum Record {
     Misfired(Misfired),
     /// The queue accepted occurrences.
     Enqueued(Enqueued),
-    /// A worker completed an occurrence.
-    Completed(Completed),
     /// The queue lost what it had accepted: it is sent again, also when a crash comes in between.
     Lost(Lost),
     /// A user set what holds for a tenant.
@@ -353,13 +351,6 @@ pub struct Enqueued {
     pub runs: Vec<(u64, u64)>,
 }
 
-/// A worker of the engine's own process completed an occurrence that it had taken without a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Completed {
-    /// The occurrence.
-    pub occurrence: u64,
-}
-
 /// A stream lost its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Lost {
@@ -431,7 +422,6 @@ kinds! {
     7 => Materialized(Materialized),
     8 => Misfired(Misfired),
     9 => Enqueued(Enqueued),
-    10 => Completed(Completed),
     11 => Lost(Lost),
     12 => Updated(Updated),
     13 => Paused(Paused),

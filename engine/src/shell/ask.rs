@@ -5,12 +5,12 @@ use std::sync::Arc;
 use actix::Message;
 use tokio::sync::oneshot;
 
-use super::creations::Created;
+use super::{creations::Created, run_ask::RunAsk};
 use crate::{
     error::CallError,
     kernel::{
-        id::{OccurrenceId, ScheduleId},
-        occurrence::{OccurrenceNo, State},
+        id::OccurrenceId,
+        occurrence::State,
         schedule::{Schedule, Spec},
         shard::{
             Backfilled, Creation, HistoryPage, ListingFilter, ListingPage, LookedUp, Pending, Receipted, Target,
@@ -20,19 +20,6 @@ use crate::{
         time::UnixMs,
     },
 };
-
-/// An occurrence that a worker took from the embedded queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub(crate) number: OccurrenceNo,
-    pub(crate) occurrence_id: OccurrenceId,
-    pub(crate) schedule_id: ScheduleId,
-    pub(crate) version: u32,
-    pub(crate) tenant: String,
-    pub(crate) scheduled_for: UnixMs,
-    pub(crate) available_at: UnixMs,
-    pub(crate) payload: Vec<u8>,
-}
 
 /// Where an answer goes.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, CallError>>;
@@ -97,15 +84,7 @@ pub(crate) enum Ask {
         id: OccurrenceId,
         reply: ReplyTo<LookedUp>,
     },
-    Take {
-        queue: String,
-        max: usize,
-        reply: ReplyTo<Vec<Taken>>,
-    },
-    Complete {
-        number: OccurrenceNo,
-        reply: ReplyTo<()>,
-    },
+    Run(RunAsk),
     SetTenant {
         name: Arc<str>,
         set: Revised<TenantSettings>,

@@ -4,7 +4,7 @@
 //! atomic, and no lock. Counts of schedules are sums of rows: each shard tells how its own change.
 
 use std::sync::{
-    Arc, Mutex, PoisonError, RwLock,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
     atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
@@ -17,6 +17,9 @@ use crate::kernel::{
     time::UnixMs,
 };
 
+/// Retries are counted by the UTC day of engine time.
+const DAY_MS: i64 = 86_400_000;
+
 /// A tenant.
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -27,8 +30,20 @@ pub(crate) struct Account {
     schedules: AtomicI64,
     /// At most this many; `i64::MAX` for no limit.
     schedules_limit: AtomicI64,
+    /// Runs that hold a lease.
+    running: AtomicI64,
+    /// At most this many; `i64::MAX` for no limit.
+    running_limit: AtomicI64,
+    /// Retries of a UTC day, counted from 1970.
+    retries: Mutex<RetriesOfDay>,
     /// The highest revision that was ever given away; it may have reached only some shards.
     given: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RetriesOfDay {
+    day: i64,
+    made: u64,
 }
 
 /// A queue.
@@ -58,6 +73,9 @@ impl Default for Account {
             catch_up: TokenBucket::new(quotas.catch_up_per_second),
             schedules: AtomicI64::new(0),
             schedules_limit: AtomicI64::new(limit(quotas.schedules)),
+            running: AtomicI64::new(0),
+            running_limit: AtomicI64::new(limit(quotas.concurrent_runs.map(u64::from))),
+            retries: Mutex::default(),
             set: Mutex::new(set),
             given: AtomicU64::new(0),
         }
@@ -96,6 +114,7 @@ impl Account {
             self.triggers.set(quotas.trigger_per_second);
             self.catch_up.set(quotas.catch_up_per_second);
             self.schedules_limit.store(limit(quotas.schedules), Relaxed);
+            self.running_limit.store(limit(quotas.concurrent_runs.map(u64::from)), Relaxed);
         }
     }
 
@@ -104,6 +123,34 @@ impl Account {
         let limit = self.schedules_limit.load(Relaxed);
         let reserved = self.schedules.fetch_update(Relaxed, Relaxed, |count| (count < limit).then_some(count + 1));
         reserved.map(drop).map_err(|_| limit.unsigned_abs())
+    }
+
+    fn take_run(&self) -> bool {
+        let limit = self.running_limit.load(Relaxed);
+        self.running.fetch_update(Relaxed, Relaxed, |count| (count < limit).then_some(count + 1)).is_ok()
+    }
+
+    fn run_room(&self) -> usize {
+        let room = self.running_limit.load(Relaxed).saturating_sub(self.running.load(Relaxed));
+        usize::try_from(room).unwrap_or(0)
+    }
+
+    /// One more retry of the day, if the tenant's budget has one left. A day that is over counts no more.
+    fn take_retry(&self, day: i64) -> bool {
+        let budget = self.settings().settings.quotas.retry_budget.map_or(u64::MAX, u64::from);
+        let mut retries = self.retries_on(day);
+        let is_left = retries.made < budget;
+        retries.made += u64::from(is_left);
+        is_left
+    }
+
+    /// The count of a day; of an earlier one than the last that was asked for, that one's.
+    fn retries_on(&self, day: i64) -> MutexGuard<'_, RetriesOfDay> {
+        let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
+        if retries.day < day {
+            *retries = RetriesOfDay { day, made: 0 };
+        }
+        retries
     }
 }
 
@@ -249,6 +296,30 @@ impl Permits for ShardPermits {
     fn schedules_changed(&mut self, tenant: u32, by: i64) {
         self.tenants[tenant as usize].schedules.fetch_add(by, Relaxed);
     }
+
+    fn take_run(&mut self, tenant: u32) -> bool {
+        self.tenants[tenant as usize].take_run()
+    }
+
+    fn count_run(&mut self, tenant: u32) {
+        self.tenants[tenant as usize].running.fetch_add(1, Relaxed);
+    }
+
+    fn run_ended(&mut self, tenant: u32) {
+        self.tenants[tenant as usize].running.fetch_sub(1, Relaxed);
+    }
+
+    fn run_room(&self, tenant: u32) -> usize {
+        self.tenants[tenant as usize].run_room()
+    }
+
+    fn take_retry(&mut self, tenant: u32, now: UnixMs) -> bool {
+        self.tenants[tenant as usize].take_retry(now.0.div_euclid(DAY_MS))
+    }
+
+    fn count_retries(&mut self, tenant: u32, day: i64, retries: u32) {
+        self.tenants[tenant as usize].retries_on(day).made += u64::from(retries);
+    }
 }
 
 #[cfg(test)]
@@ -307,6 +378,36 @@ mod tests {
         assert_eq!(two.reserve_schedule("acme"), Ok(()), "the second was not used");
         set(&ledger, 2, Quotas { schedules: Some(0), ..Quotas::default() });
         assert_eq!(one.reserve_schedule("acme"), Err(0));
+    }
+
+    #[test]
+    fn runs_of_two_shards_count_together_and_a_lowered_quota_stops_none() {
+        let ledger = Arc::new(Ledger::default());
+        let (mut one, mut two) = (shard(&ledger), shard(&ledger));
+        assert_eq!(one.run_room(0), usize::try_from(i64::MAX).unwrap());
+        set(&ledger, 1, Quotas { concurrent_runs: Some(2), ..Quotas::default() });
+        assert_eq!((one.take_run(0), two.take_run(0), one.take_run(0)), (true, true, false));
+        two.run_ended(0);
+        assert_eq!((one.run_room(0), one.take_run(0)), (1, true));
+        set(&ledger, 2, Quotas { concurrent_runs: Some(1), ..Quotas::default() });
+        assert_eq!((one.run_room(0), two.take_run(0)), (0, false));
+        one.run_ended(0);
+        assert!(!two.take_run(0), "one still runs");
+        one.run_ended(0);
+        two.count_run(0);
+        two.count_run(0);
+        assert_eq!(one.run_room(0), 0, "what a log holds runs, whether or not it may");
+    }
+
+    #[test]
+    fn retries_are_counted_by_the_day_over_all_shards() {
+        let ledger = Arc::new(Ledger::default());
+        let (mut one, mut two) = (shard(&ledger), shard(&ledger));
+        set(&ledger, 1, Quotas { retry_budget: Some(3), ..Quotas::default() });
+        one.count_retries(0, NOON.0.div_euclid(DAY_MS), 1);
+        assert_eq!((one.take_retry(0, NOON), two.take_retry(0, NOON), two.take_retry(0, NOON)), (true, true, false));
+        assert!(two.take_retry(0, NOON.plus(DAY_MS)), "a new day");
+        assert!(one.take_retry(0, NOON) && one.take_retry(0, NOON) && !one.take_retry(0, NOON), "the later day counts");
     }
 
     #[test]

@@ -19,12 +19,41 @@ const TURNS: [Lane; 10] = {
     [Strict, Strict, Flexible, Strict, Strict, Strict, Strict, CatchUp, Strict, Strict]
 };
 
-/// One line of waiting occurrences. What was withdrawn stays in it, dead, until it comes up or the dead are as many as
-/// the living.
+/// What the queue asks of tenants when it serves.
+pub trait Tenants {
+    /// How much more it gets than one of weight 1.
+    fn weight(&self, tenant: u32) -> u32;
+
+    /// How many runs more it may begin.
+    fn run_room(&self, tenant: u32) -> usize;
+}
+
+/// All tenants are alike, and nothing is limited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alike;
+
+impl Tenants for Alike {
+    fn weight(&self, _: u32) -> u32 {
+        1
+    }
+
+    fn run_room(&self, _: u32) -> usize {
+        usize::MAX
+    }
+}
+
+/// What waits in one lane of a queue: a line a tenant, served by deficit round robin. What was withdrawn stays in its
+/// line, dead, until it comes up or the dead are as many as the living.
 #[derive(Default)]
-struct Line {
-    /// Number and ticket; alive if [`LocalQueue::tickets`] agrees.
-    waiting: VecDeque<(OccurrenceNo, Ticket)>,
+struct Lines {
+    /// Number and ticket; alive if [`LocalQueue::tickets`] agrees. A line that was emptied is gone.
+    by_tenant: HashMap<u32, VecDeque<(OccurrenceNo, Ticket)>>,
+    /// Who is served next.
+    round: VecDeque<u32>,
+    /// How many more the first of the round gets before its turn is over; `None`: it has not begun.
+    left: Option<u32>,
+    /// The dead counted too.
+    len: usize,
     living: usize,
     /// How many entries were ever accepted: the counter of the last id.
     added: u64,
@@ -37,12 +66,14 @@ struct Ticket(u64);
 /// A shard's queue in its own memory.
 pub struct LocalQueue {
     generation: u64,
-    lines: HashMap<Stream, Line>,
+    lines: HashMap<Stream, Lines>,
     /// Every occurrence that waits: where, and under which ticket.
     tickets: HashMap<OccurrenceNo, (Stream, Ticket)>,
     last_ticket: u64,
     /// Where each queue stands in [`TURNS`].
     turns: HashMap<QueueNo, usize>,
+    /// Queues that a claim found work in whose tenants have no room.
+    skipped: Vec<QueueNo>,
     events: Vec<QueueEvent>,
     now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -58,33 +89,45 @@ impl LocalQueue {
             tickets: HashMap::new(),
             last_ticket: 0,
             turns: HashMap::new(),
+            skipped: Vec::new(),
             events: Vec::new(),
             now,
             wake,
         }
     }
 
-    /// Takes up to `max` occurrences of a queue, in the order in which they are to be served.
-    pub fn take(&mut self, queue: QueueNo, max: usize) -> Vec<OccurrenceNo> {
+    /// Takes up to `max` occurrences of a queue, in the order in which they are to be served. Tenants without room are
+    /// passed over.
+    pub fn take(&mut self, queue: QueueNo, max: usize, tenants: &dyn Tenants) -> Vec<OccurrenceNo> {
         let mut taken = Vec::new();
+        let mut room = Room { tenants, left: HashMap::new() };
         while taken.len() < max {
             let turn = self.turns.get(&queue).copied().unwrap_or_default();
             let mine = std::iter::once(TURNS[turn]).chain(Lane::ALL);
-            let Some(number) = mine.filter_map(|lane| self.pop(Stream { queue, lane })).next() else { break };
+            let mut next = mine.filter_map(|lane| self.pop(Stream { queue, lane }, &mut room));
+            let Some(number) = next.next() else { break };
             self.turns.insert(queue, (turn + 1) % TURNS.len());
             taken.push(number);
         }
+        if taken.len() < max && self.waiting_in(queue) > 0 && !self.skipped.contains(&queue) {
+            self.skipped.push(queue);
+        }
         taken
+    }
+
+    /// Queues in which tenants were passed over since the last call.
+    pub fn take_skipped(&mut self) -> Vec<QueueNo> {
+        std::mem::take(&mut self.skipped)
     }
 
     /// An occurrence is not to be served any more; `false` if it did not wait.
     pub fn withdraw(&mut self, number: OccurrenceNo) -> bool {
         let Some((stream, _)) = self.tickets.remove(&number) else { return false };
         let tickets = &self.tickets;
-        if let Some(line) = self.lines.get_mut(&stream) {
-            line.living -= 1;
-            if line.waiting.len() > 64 && line.living * 2 < line.waiting.len() {
-                line.waiting.retain(|(number, ticket)| tickets.get(number).is_some_and(|(_, valid)| valid == ticket));
+        if let Some(lines) = self.lines.get_mut(&stream) {
+            lines.living -= 1;
+            if lines.len > 64 && lines.living * 2 < lines.len {
+                lines.bury(|number, ticket| tickets.get(&number).is_some_and(|(_, valid)| *valid == ticket));
             }
         }
         true
@@ -93,7 +136,13 @@ impl LocalQueue {
     /// How many occurrences wait in a stream.
     #[must_use]
     pub fn waiting(&self, stream: Stream) -> usize {
-        self.lines.get(&stream).map_or(0, |line| line.living)
+        self.lines.get(&stream).map_or(0, |lines| lines.living)
+    }
+
+    /// How many occurrences wait in a queue.
+    #[must_use]
+    pub fn waiting_in(&self, queue: QueueNo) -> usize {
+        Lane::ALL.into_iter().map(|lane| self.waiting(Stream { queue, lane })).sum()
     }
 
     /// How many occurrences wait in all streams.
@@ -102,31 +151,117 @@ impl LocalQueue {
         self.tickets.len()
     }
 
-    fn pop(&mut self, stream: Stream) -> Option<OccurrenceNo> {
-        let line = self.lines.get_mut(&stream)?;
-        while let Some((number, ticket)) = line.waiting.pop_front() {
-            if self.tickets.get(&number).is_some_and(|(_, valid)| *valid == ticket) {
-                self.tickets.remove(&number);
-                line.living -= 1;
-                return Some(number);
+    fn pop(&mut self, stream: Stream, room: &mut Room<'_>) -> Option<OccurrenceNo> {
+        let lines = self.lines.get_mut(&stream).filter(|lines| lines.living > 0)?;
+        for _ in 0..lines.round.len() {
+            let tenant = *lines.round.front()?;
+            if !room.has(tenant) {
+                lines.pass_over();
+                continue;
             }
+            while let Some((number, ticket)) = lines.next_of(tenant) {
+                if self.tickets.get(&number).is_some_and(|(_, valid)| *valid == ticket) {
+                    self.tickets.remove(&number);
+                    lines.served(tenant, room.tenants.weight(tenant));
+                    room.used(tenant);
+                    return Some(number);
+                }
+            }
+            lines.leave(tenant);
         }
         None
     }
 
-    fn push(&mut self, stream: Stream, number: OccurrenceNo) {
+    fn push(&mut self, stream: Stream, tenant: u32, number: OccurrenceNo) {
         self.withdraw(number);
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.tickets.insert(number, (stream, ticket));
-        let line = self.lines.entry(stream).or_default();
-        line.waiting.push_back((number, ticket));
-        line.living += 1;
+        self.lines.entry(stream).or_default().push(tenant, (number, ticket));
     }
 
     fn say(&mut self, event: QueueEvent) {
         self.events.push(event);
         (self.wake)();
+    }
+}
+
+impl Lines {
+    fn push(&mut self, tenant: u32, waiting: (OccurrenceNo, Ticket)) {
+        let line = self.by_tenant.entry(tenant).or_insert_with(|| {
+            self.round.push_back(tenant);
+            VecDeque::new()
+        });
+        line.push_back(waiting);
+        self.len += 1;
+        self.living += 1;
+    }
+
+    /// The next of a tenant's line, dead or alive.
+    fn next_of(&mut self, tenant: u32) -> Option<(OccurrenceNo, Ticket)> {
+        let next = self.by_tenant.get_mut(&tenant)?.pop_front()?;
+        self.len -= 1;
+        Some(next)
+    }
+
+    /// The first of the round was given one; its turn may be over.
+    fn served(&mut self, tenant: u32, weight: u32) {
+        self.living -= 1;
+        let left = self.left.unwrap_or(weight).saturating_sub(1);
+        if self.by_tenant.get(&tenant).is_none_or(VecDeque::is_empty) {
+            self.leave(tenant);
+        } else if left == 0 {
+            self.pass_over();
+        } else {
+            self.left = Some(left);
+        }
+    }
+
+    /// The first of the round goes to its end.
+    fn pass_over(&mut self) {
+        self.round.rotate_left(1);
+        self.left = None;
+    }
+
+    /// The first of the round has nothing left.
+    fn leave(&mut self, tenant: u32) {
+        self.by_tenant.remove(&tenant);
+        self.round.pop_front();
+        self.left = None;
+    }
+
+    /// Drops the dead.
+    fn bury(&mut self, is_alive: impl Fn(OccurrenceNo, Ticket) -> bool) {
+        self.by_tenant.retain(|_, line| {
+            line.retain(|(number, ticket)| is_alive(*number, *ticket));
+            !line.is_empty()
+        });
+        let first = self.round.front().copied();
+        self.round.retain(|tenant| self.by_tenant.contains_key(tenant));
+        if self.round.front().copied() != first {
+            self.left = None;
+        }
+        self.len = self.by_tenant.values().map(VecDeque::len).sum();
+    }
+}
+
+/// How many runs more each tenant may begin within one claim.
+struct Room<'a> {
+    tenants: &'a dyn Tenants,
+    left: HashMap<u32, usize>,
+}
+
+impl Room<'_> {
+    fn of(&mut self, tenant: u32) -> &mut usize {
+        self.left.entry(tenant).or_insert_with(|| self.tenants.run_room(tenant))
+    }
+
+    fn has(&mut self, tenant: u32) -> bool {
+        *self.of(tenant) > 0
+    }
+
+    fn used(&mut self, tenant: u32) {
+        *self.of(tenant) -= 1;
     }
 }
 
@@ -145,8 +280,8 @@ impl Queue for LocalQueue {
     fn release<'a>(&mut self, _at: UnixMs, numbers: &[OccurrenceNo], look_up: &dyn Fn(OccurrenceNo) -> Entry<'a>) {
         let mut shares: Vec<(Stream, Vec<OccurrenceNo>)> = Vec::new();
         for &number in numbers {
-            let stream = look_up(number).stream;
-            self.push(stream, number);
+            let Entry { stream, tenant_number, .. } = look_up(number);
+            self.push(stream, tenant_number, number);
             match shares.iter_mut().find(|(other, _)| *other == stream) {
                 Some((_, share)) => share.push(number),
                 None => shares.push((stream, vec![number])),
@@ -154,10 +289,10 @@ impl Queue for LocalQueue {
         }
         let at = (self.now)();
         for (stream, numbers) in shares {
-            let line = self.lines.entry(stream).or_default();
-            let first = EntryId { generation: self.generation, counter: line.added + 1 };
-            line.added += numbers.len() as u64;
-            let added = line.added;
+            let lines = self.lines.entry(stream).or_default();
+            let first = EntryId { generation: self.generation, counter: lines.added + 1 };
+            lines.added += numbers.len() as u64;
+            let added = lines.added;
             self.say(QueueEvent::Landed { stream, first, numbers, added, at });
         }
     }
@@ -185,7 +320,24 @@ mod tests {
         queue
     }
 
+    /// Weights and rooms by tenant; 1 and any number for those behind.
+    struct Set(&'static [(u32, usize)]);
+
+    impl Tenants for Set {
+        fn weight(&self, tenant: u32) -> u32 {
+            self.0.get(tenant as usize).map_or(1, |(weight, _)| *weight)
+        }
+
+        fn run_room(&self, tenant: u32) -> usize {
+            self.0.get(tenant as usize).map_or(usize::MAX, |(_, room)| *room)
+        }
+    }
+
     fn release(queue: &mut LocalQueue, lane: Lane, numbers: impl IntoIterator<Item = u64>) {
+        release_of(queue, 0, lane, numbers);
+    }
+
+    fn release_of(queue: &mut LocalQueue, tenant: u32, lane: Lane, numbers: impl IntoIterator<Item = u64>) {
         let numbers: Vec<_> = numbers.into_iter().map(OccurrenceNo).collect();
         queue.release(UnixMs(5), &numbers, &|number| Entry {
             number,
@@ -197,13 +349,18 @@ mod tests {
             scheduled_for: UnixMs(5),
             available_at: UnixMs(5),
             attempt: 1,
+            tenant_number: tenant,
             tenant: "acme",
             payload: b"",
         });
     }
 
     fn take(queue: &mut LocalQueue, max: usize) -> Vec<u64> {
-        queue.take(QueueNo(0), max).into_iter().map(|number| number.0).collect()
+        queue.take(QueueNo(0), max, &Alike).into_iter().map(|number| number.0).collect()
+    }
+
+    fn take_as(queue: &mut LocalQueue, max: usize, tenants: &Set) -> Vec<u64> {
+        queue.take(QueueNo(0), max, tenants).into_iter().map(|number| number.0).collect()
     }
 
     #[test]
@@ -224,6 +381,28 @@ mod tests {
         release(&mut queue, Lane::CatchUp, 0..30);
         assert_eq!(take(&mut queue, 100), (0..30).collect::<Vec<_>>());
         assert!(take(&mut queue, 1).is_empty());
+    }
+
+    #[test]
+    fn tenants_take_turns_by_their_weights() {
+        let mut queue = queue();
+        release_of(&mut queue, 0, Lane::Strict, 0..100);
+        release_of(&mut queue, 1, Lane::Strict, 100..110);
+        release_of(&mut queue, 2, Lane::Strict, 200..202);
+        let weights = Set(&[(1, usize::MAX), (3, usize::MAX)]);
+        assert_eq!(take_as(&mut queue, 12, &weights), [0, 100, 101, 102, 200, 1, 103, 104, 105, 201, 2, 106]);
+        assert_eq!(take_as(&mut queue, 7, &weights), [107, 108, 3, 109, 4, 5, 6], "whoever is alone gets all");
+    }
+
+    #[test]
+    fn a_tenant_without_room_is_passed_over_and_called_again() {
+        let mut queue = queue();
+        release_of(&mut queue, 0, Lane::Strict, 0..10);
+        release_of(&mut queue, 1, Lane::Strict, 100..103);
+        assert_eq!(take_as(&mut queue, 9, &Set(&[(1, 2)])), [0, 100, 1, 101, 102]);
+        assert_eq!((queue.take_skipped(), queue.waiting_in(QueueNo(0))), (vec![QueueNo(0)], 8));
+        assert_eq!(take_as(&mut queue, 9, &Set(&[(1, 0)])), [0; 0]);
+        assert_eq!(take_as(&mut queue, 2, &Set(&[])), [2, 3]);
     }
 
     #[test]
@@ -249,7 +428,7 @@ mod tests {
         for number in 1..100_000 {
             queue.withdraw(OccurrenceNo(number));
         }
-        assert!(queue.lines[&stream].waiting.len() <= 64);
+        assert!(queue.lines[&stream].len <= 64);
         assert_eq!(take(&mut queue, 9), [0]);
     }
 

@@ -1,6 +1,8 @@
 //! Everything that waits: clocks, files, sockets, threads and actors around the kernel.
 
+pub(crate) mod arrivals;
 pub(crate) mod ask;
+pub(crate) mod claim_ids;
 pub mod clock;
 pub(crate) mod creations;
 pub(crate) mod directory;
@@ -14,6 +16,7 @@ pub mod queue;
 #[cfg(feature = "redis")]
 pub mod redis_queue;
 pub(crate) mod rule_cache;
+pub mod run_ask;
 pub(crate) mod shard_actor;
 mod signal;
 pub mod status;

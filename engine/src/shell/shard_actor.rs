@@ -4,14 +4,16 @@
 //! and only what rests on durable records leaves.
 
 mod report;
+mod runs;
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
 use tokio::sync::Notify;
 
 use super::{
-    ask::{Ask, ReplyTo, Taken},
+    arrivals::Arrivals,
+    ask::{Ask, ReplyTo},
     clock::Clock,
     creations::create_each,
     journal::Journal,
@@ -26,10 +28,10 @@ use super::{
 use crate::{
     error::CallError,
     kernel::{
-        engine_time::EngineTime,
+        engine_time::{EngineTime, Reading},
         gate::{Gate, Lsn},
         occurrence::{EntryId, QueueNo, Stream},
-        shard::{Request, Shard, Turn},
+        shard::{Release, Request, Shard, Turn},
         time::UnixMs,
     },
 };
@@ -83,7 +85,7 @@ pub(crate) struct Parts {
     pub(crate) opening: Turn,
     pub(crate) signal: Arc<Notify>,
     /// Told when the embedded queue has something for workers.
-    pub(crate) arrivals: Arc<Notify>,
+    pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) status: SharedStatus,
     pub(crate) mailbox: usize,
 }
@@ -98,7 +100,7 @@ pub(crate) struct ShardActor {
     gate: Gate<Effect>,
     alarm: Rc<Alarm>,
     signal: Arc<Notify>,
-    arrivals: Arc<Notify>,
+    arrivals: Arc<Arrivals>,
     status: SharedStatus,
     status_at_ms: i64,
     had_trouble: bool,
@@ -162,8 +164,14 @@ impl ShardActor {
         }
         self.carry_out(turn);
         // While nothing may be decided, what is due stays due: ring in a second, not at once and again.
-        self.alarm.set(self.shard.next_wake().filter(|_| advances));
+        self.alarm.set(self.next_wake(reading).filter(|_| advances));
         self.publish_status(reading.boottime_ms);
+    }
+
+    /// When the shard wants time at the latest, by the wall clock. Leases and back-offs run by another clock.
+    fn next_wake(&self, reading: Reading) -> Option<UnixMs> {
+        let lapse = self.shard.next_lapse_ms().map(|at_ms| reading.wall.plus(at_ms.saturating_sub(reading.boottime_ms)));
+        self.shard.next_wake().into_iter().chain(lapse).min()
     }
 
     /// What the queue said, without giving time to the shard.
@@ -224,6 +232,7 @@ impl ShardActor {
         if let Some(at) = turn.forget_staged {
             queue.forget_staged(at);
         }
+        self.announce(&turn.releases);
         for (lsn, stream, entry) in turn.recorded {
             self.hold(lsn, Effect::Recorded(stream, entry));
         }
@@ -238,11 +247,22 @@ impl ShardActor {
         for (lsn, available_at) in turn.materialized {
             self.hold(lsn, Effect::Materialized(available_at));
         }
-        if !turn.releases.is_empty() && self.backend.local().is_some() {
-            self.arrivals.notify_waiters();
-        }
         if turn.more || !turn.releases.is_empty() {
             self.signal.notify_one();
+        }
+    }
+
+    /// Wakes workers of the embedded queue, as many of each queue as it was given occurrences.
+    fn announce(&mut self, releases: &[Release]) {
+        if self.backend.local().is_none() {
+            return;
+        }
+        let mut given: BTreeMap<QueueNo, usize> = BTreeMap::new();
+        for number in releases.iter().flat_map(|release| &release.numbers) {
+            *given.entry(self.shard.entry(*number).stream.queue).or_default() += 1;
+        }
+        for (queue, occurrences) in given {
+            self.arrivals.announce(self.shard.queue_name(queue), occurrences);
         }
     }
 
@@ -306,60 +326,45 @@ impl ShardActor {
         matches!(state, Some(countwheel_wal::State::Poisoned(_)))
     }
 
-    /// Why a write is refused at the moment, if so.
-    fn write_trouble(&mut self) -> Option<CallError> {
+    /// Why a write is refused at the moment, if so. What users set is refused as soon as the disk is full; what runs
+    /// may use the space that was kept aside.
+    fn write_trouble(&mut self, may_use_reserve: bool) -> Option<CallError> {
         use countwheel_wal::State;
         let Some(journal) = &mut self.journal else { return Some(CallError::Stopping) };
         match journal.state() {
             State::Running => journal.is_blocked().then_some(CallError::Overloaded),
+            State::OnReserve if may_use_reserve => journal.is_blocked().then_some(CallError::Overloaded),
             State::OnReserve | State::Full => Some(CallError::DiskFull),
             State::Poisoned(reason) => Some(CallError::Poisoned(reason.to_string())),
             _ => Some(CallError::Stopping),
         }
     }
 
-    /// A command at engine time, with its turn carried out.
-    fn command<T: 'static>(
-        &mut self,
-        reply: ReplyTo<T>,
-        decide: impl FnOnce(&mut Shard, UnixMs, &mut Turn) -> Result<(T, Lsn), CallError>,
-    ) {
-        if let Some(trouble) = self.write_trouble() {
-            drop(reply.send(Err(trouble)));
-            return;
-        }
+    /// Asks the kernel at engine time, and carries the turn out.
+    fn decide<T>(&mut self, decide: impl FnOnce(&mut Shard, UnixMs, &mut Turn) -> T) -> T {
         let reading = self.clock.reading();
         let now = self.time.observe(reading);
         self.shard.set_elapsed(reading.boottime_ms);
         let mut turn = Turn::default();
         let decided = decide(&mut self.shard, now, &mut turn);
         self.carry_out(turn);
-        match decided {
-            Ok((value, lsn)) => self.answer(reply, lsn, value),
-            Err(error) => drop(reply.send(Err(error))),
-        }
         self.signal.notify_one();
+        decided
     }
 
-    fn take(&mut self, queue: &str, max: usize) -> Result<Vec<Taken>, CallError> {
-        // What is taken has been heard to have landed, so that its completion finds it enqueued.
-        self.hear();
-        let local = self.backend.local().ok_or(CallError::NoLocalQueue)?;
-        let Some(queue) = self.shard.queue_number(queue) else { return Ok(Vec::new()) };
-        let taken = local.take(queue, max).into_iter().filter(|number| self.shard.is_to_run(*number)).map(|number| {
-            let entry = self.shard.entry(number);
-            Taken {
-                number,
-                occurrence_id: entry.occurrence_id,
-                schedule_id: entry.schedule_id,
-                version: entry.version,
-                tenant: entry.tenant.to_owned(),
-                scheduled_for: entry.scheduled_for,
-                available_at: entry.available_at,
-                payload: entry.payload.to_vec(),
-            }
-        });
-        Ok(taken.collect())
+    /// What a user sets.
+    fn command<T: 'static>(
+        &mut self,
+        reply: ReplyTo<T>,
+        decide: impl FnOnce(&mut Shard, UnixMs, &mut Turn) -> Result<(T, Lsn), CallError>,
+    ) {
+        match self.write_trouble(false) {
+            Some(trouble) => drop(reply.send(Err(trouble))),
+            None => match self.decide(decide) {
+                Ok((value, lsn)) => self.answer(reply, lsn, value),
+                Err(error) => drop(reply.send(Err(error))),
+            },
+        }
     }
 
     fn stop(&mut self) -> Result<(), String> {
@@ -435,10 +440,7 @@ impl Handler<Ask> for ShardActor {
                     Ok(shard.backfill(&target, window, Request { discriminator, is_keyed }, now, turn)?)
                 });
             }
-            Ask::Complete { number, reply } => self.command(reply, |shard, now, turn| {
-                let lsn = shard.complete_unclaimed(number, now, turn).ok_or(CallError::NotFound)?;
-                Ok(((), lsn))
-            }),
+            Ask::Run(ask) => self.ask_run(ask),
             Ask::SetTenant { name, set, reply } => {
                 self.command(reply, |shard, now, turn| Ok(((), shard.set_tenant(&name, set, now, turn))));
             }
@@ -467,7 +469,6 @@ impl Handler<Ask> for ShardActor {
                 let looked_up = self.shard.look_up(id);
                 self.answer(reply, looked_up.lsn, looked_up);
             }
-            Ask::Take { queue, max, reply } => drop(reply.send(self.take(&queue, max))),
             Ask::Stop { reply } => {
                 drop(reply.send(self.stop()));
                 context.stop();

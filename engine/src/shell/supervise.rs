@@ -3,7 +3,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
@@ -13,7 +13,9 @@ use countwheel_wal::{Log, LogId, Options, SyncPolicy};
 use tokio::sync::{Notify, oneshot};
 
 use super::{
+    arrivals::Arrivals,
     ask::Ask,
+    claim_ids::ClaimIds,
     clock::{Clock, boot_id},
     directory::Directory,
     journal::Journal,
@@ -63,11 +65,14 @@ pub(crate) enum QueueChoice {
 pub(crate) struct Running {
     pub(crate) shards: Vec<Addr<ShardActor>>,
     pub(crate) statuses: Vec<SharedStatus>,
-    pub(crate) arrivals: Arc<Notify>,
+    pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) rules: RuleCache,
     pub(crate) is_local: bool,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) claim_ids: ClaimIds,
+    /// Which shard the next claim asks first.
+    pub(crate) next_to_serve: AtomicUsize,
     system: Mutex<Option<(System, JoinHandle<()>, Directory)>>,
 }
 
@@ -77,7 +82,7 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     let default_shards = u16::try_from(cores.min(SLOTS as usize)).unwrap_or(1);
     let rehearsal = settings.clock.is_rehearsal();
     let mut directory = Directory::open(&settings.dir, settings.shards, default_shards, rehearsal)?;
-    let arrivals = Arc::new(Notify::new());
+    let arrivals = Arc::new(Arrivals::default());
     let mut owner = [0; 16];
     getrandom::fill(&mut owner)
         .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
@@ -97,6 +102,8 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
         rules: RuleCache::new(settings.zones),
         is_local: matches!(settings.queue, QueueChoice::Local),
         ledger,
+        claim_ids: ClaimIds::default(),
+        next_to_serve: AtomicUsize::new(0),
         system: Mutex::new(Some((system, thread, directory))),
     })
 }
@@ -105,7 +112,7 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     owner: [u8; 16],
-    arrivals: &'a Arc<Notify>,
+    arrivals: &'a Arc<Arrivals>,
     ledger: &'a Arc<Ledger>,
 }
 

@@ -25,6 +25,7 @@ mod kills_of_changes;
 mod player;
 mod queue_conformance;
 mod records;
+mod runs;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]

@@ -296,6 +296,7 @@ fn entry<'a>(streams: &[Stream], payload: &'a [u8], number: OccurrenceNo) -> Ent
         scheduled_for: AT,
         available_at: AT,
         attempt: 1,
+        tenant_number: 0,
         tenant: "acme",
         payload,
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use countwheel::{
     kernel::occurrence::{Lane, OccurrenceNo, Stream},
     shell::{
-        local_queue::LocalQueue,
+        local_queue::{Alike, LocalQueue},
         queue::{Queue, Remembered},
     },
 };
@@ -152,7 +152,7 @@ mod local {
         fn contents(&mut self) -> BTreeMap<Stream, Vec<u64>> {
             let mut contents: BTreeMap<_, Vec<_>> = BTreeMap::new();
             for queue in 0..20 {
-                for OccurrenceNo(number) in self.0.queue.take(stream(queue, Lane::Strict).queue, usize::MAX) {
+                for OccurrenceNo(number) in self.0.queue.take(stream(queue, Lane::Strict).queue, usize::MAX, &Alike) {
                     contents.entry(self.0.stream_of(OccurrenceNo(number))).or_default().push(number);
                 }
             }

@@ -5,7 +5,7 @@ use countwheel::kernel::{
     evidence::HoldReason,
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
-        BackfillExpanded, BackfillRequested, Canceled, Claimed, Closing, Completed, Died, Enqueued, Held, LateResult,
+        BackfillExpanded, BackfillRequested, Canceled, Claimed, Closing, Died, Enqueued, Held, LateResult,
         LocalBody, Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed,
         Resolved, Resumed, RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet,
         Then, Time, Triggered, Updated, Waited, numbers_of, runs_of,
@@ -131,7 +131,6 @@ fn vectors() -> Vec<(&'static str, Record)> {
                 runs: vec![(1_000, 2), (u64::MAX - 8, 1)],
             }),
         ),
-        ("completed", Record::Completed(Completed { occurrence: 65_536 })),
         ("lost", Record::Lost(Lost { stream: 4, survived: Some((7, 11)), since: -600_000 })),
         ("lost_all", Record::Lost(Lost { stream: 4, survived: None, since: -600_000 })),
         ("updated", updated),
@@ -333,7 +332,6 @@ fn wincode_reads_every_body() {
                 let mirror: (u32, u64, u64, u64, i64, Runs) = reads(&body);
                 assert_eq!(mirror, (e.stream, e.generation, e.first_counter, e.added, e.at, e.runs));
             }
-            Record::Completed(c) => assert_eq!(reads::<(u64,)>(&body), (c.occurrence,)),
             Record::Lost(l) => {
                 let mirror: (u32, Option<(u64, u64)>, i64) = reads(&body);
                 assert_eq!(mirror, (l.stream, l.survived, l.since), "{name}");

@@ -74,7 +74,6 @@ impl Shard {
             Record::Materialized(materialized) => self.apply_materialized(materialized)?,
             Record::Misfired(misfired) => self.apply_misfired(misfired)?,
             Record::Enqueued(enqueued) => self.apply_enqueued(enqueued)?,
-            Record::Completed(completed) => self.apply_completed(OccurrenceNo(completed.occurrence))?,
             Record::Lost(lost) => self.apply_lost(lost)?,
             Record::Updated(updated) => self.apply_updated(updated)?,
             Record::Paused(paused) => self.apply_paused(paused)?,
@@ -192,16 +191,6 @@ impl Shard {
             self.note_first_acceptance(number, at);
             self.move_to(number, State::Enqueued, None);
         }
-    }
-
-    fn apply_completed(&mut self, number: OccurrenceNo) -> Result<(), Inconsistent> {
-        self.check(number < self.occurrences.next(), || format!("occurrence {} does not exist", number.0))?;
-        let row = self.occurrences.row(number);
-        if row.is_some_and(|row| row.state == State::Enqueued && row.is_tracked) {
-            // If it was to be sent again, it need not be.
-            self.dispose(number, State::Succeeded, None);
-        }
-        Ok(())
     }
 
     /// What is to be sent again has no place in the queue any more.

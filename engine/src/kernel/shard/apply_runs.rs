@@ -182,7 +182,7 @@ impl Shard {
         let tenant = self.occurrences.row(number).expect("it just died").tenant;
         self.runs.set_dead(tenant, number, Some(self.log_time));
         for _ in 0..2 {
-            let Some((at, oldest)) = self.runs.dead_of(tenant, None).next() else { return };
+            let Some((at, oldest)) = self.runs.longest_dead(tenant) else { return };
             if self.runs.dead_len(tenant) <= KEEP_DEAD && self.log_time.since(at) <= KEEP_DEAD_MS {
                 return;
             }

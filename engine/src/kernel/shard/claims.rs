@@ -50,31 +50,43 @@ pub struct Granted {
 
 /// Why a claim is refused. Every one but [`ClaimRefusal::NotHeard`] settles the entry that the worker was given: what
 /// still has to run is handed over again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimRefusal {
     /// Another worker holds its lease.
+    #[error("another worker holds its lease: leave it")]
     AlreadyRunning,
     /// It waits for another run of its schedule, or for its next attempt, and is handed over again.
+    #[error("it waits for another run of its schedule or for its next attempt: it will be handed over again")]
     Waiting,
     /// An update took its version's place.
+    #[error("an update took its version's place: leave it")]
     Superseded,
     /// Its schedule was deleted.
+    #[error("its schedule was deleted: leave it")]
     Canceled,
     /// Its schedule was paused.
+    #[error("its schedule was paused: leave it")]
     Paused,
     /// Another one of its schedule ran when its turn came.
+    #[error("another one of its schedule ran when its turn came: leave it")]
     SkippedOverlap,
     /// Its tenant runs as many as it may; it is handed over again.
+    #[error("its tenant runs as many as its quota concurrent_runs allows: it will be handed over again")]
     TenantConcurrency,
     /// A person has to decide.
+    #[error("a person has to decide: see its evidence, then resolve it")]
     Held,
     /// The misfire policy did not admit it.
+    #[error("the misfire policy did not admit it: leave it")]
     Missed,
     /// It succeeded, is dead, or nobody follows it.
+    #[error("it has ended, or its queue is not tracked: leave it")]
     Finished,
     /// The shard has not heard yet that the queue accepted it: ask again with the same entry.
+    #[error("the engine has not heard from the queue yet that it has it: ask again in a moment")]
     NotHeard,
     /// There is no such occurrence, or not any more.
+    #[error("there is no such occurrence of this schedule, or not any more: leave it")]
     NotFound,
 }
 
@@ -113,6 +125,31 @@ impl Shard {
     pub fn occurrence_number(&self, id: OccurrenceId, of: ScheduleId) -> Option<OccurrenceNo> {
         let number = self.occurrences.number(id)?;
         (self.schedule(self.occurrences.row(number)?.schedule).id == of).then_some(number)
+    }
+
+    /// The queue of an occurrence, by name.
+    #[must_use]
+    pub fn queue_of(&self, id: OccurrenceId) -> Option<&str> {
+        let row = self.occurrences.row(self.occurrences.number(id)?)?;
+        Some(self.queue_name(row.stream().queue))
+    }
+
+    /// Whether the queue holds an occurrence that is still to be run.
+    #[must_use]
+    pub fn is_to_run(&self, number: OccurrenceNo) -> bool {
+        self.occurrences.row(number).is_some_and(|row| row.state == State::Enqueued)
+    }
+
+    /// How much more a tenant may do than one of weight 1.
+    #[must_use]
+    pub fn weight(&self, tenant: u32) -> u32 {
+        self.settings.weight(tenant)
+    }
+
+    /// How many runs more a tenant may begin at the moment.
+    #[must_use]
+    pub fn run_room(&self, tenant: u32) -> usize {
+        self.permits.run_room(tenant)
     }
 
     /// Grants leases, as far as occurrences may run: the answers in order. They may leave once the LSN is durable.

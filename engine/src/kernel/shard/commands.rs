@@ -1,4 +1,4 @@
-//! What users and workers ask of a shard: whom a call is about, making a schedule, completing an occurrence.
+//! What users ask of a shard: whom a call is about, making a schedule.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::kernel::{
     calendar::{DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     id::ScheduleId,
-    occurrence::{OccurrenceNo, QueueNo, State},
+    occurrence::QueueNo,
     policy::{Effect, Overlap, Retry},
-    record::{Completed, LocalBody, Named, Record, RuleBody, ScheduleCreated, SpecBody},
+    record::{LocalBody, Named, Record, RuleBody, ScheduleCreated, SpecBody},
     refusal::{Refusal, RefusalCode},
     schedule::{Rule, Schedule, Spec},
     time::UnixMs,
@@ -195,36 +195,6 @@ impl Shard {
             effect: spec.effect,
             review_owner: spec.review_owner.clone(),
         }
-    }
-
-    /// A worker of this process completed what it took without a claim. Repeated: the same answer. `None`: there is no such
-    /// occurrence with a worker.
-    #[must_use]
-    pub fn complete_unclaimed(&mut self, number: OccurrenceNo, now: UnixMs, turn: &mut Turn) -> Option<Lsn> {
-        let row = self.occurrences.row(number)?;
-        match row.state {
-            State::Enqueued if row.is_tracked => {
-                self.record(Record::Completed(Completed { occurrence: number.0 }), now, turn);
-                turn.urge(Urgency::Prompt);
-                self.counters.completed += 1;
-                Some(self.lsn)
-            }
-            State::Succeeded | State::Enqueued => Some(self.lsn),
-            State::Scheduled
-            | State::Running
-            | State::RetryWait
-            | State::Dead
-            | State::Held
-            | State::Missed
-            | State::SkippedOverlap
-            | State::Canceled => None,
-        }
-    }
-
-    /// Whether an occurrence that the embedded queue serves is still to be run.
-    #[must_use]
-    pub fn is_to_run(&self, number: OccurrenceNo) -> bool {
-        self.occurrences.row(number).is_some_and(|row| row.state == State::Enqueued)
     }
 }
 

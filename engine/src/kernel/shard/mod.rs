@@ -54,7 +54,7 @@ pub use commands::{CommandError, Creation, Target};
 pub use history::{HistoryPage, LookedUp};
 pub use listing::{ListingFilter, ListingPage};
 pub use outcomes::{Beat, FailedRun, Outcome, RESULT_REF_BYTES, RunError, Speaking};
-pub use people::{DeadPlace, Decided, ReviewRefusal};
+pub use people::{Decided, Pile, PilePage, PilePlace, ReviewRefusal};
 pub use requests::{BACKFILL_LIMIT, Backfilled, Request, Triggered};
 pub use turn::{Lag, Release, Turn, Urgency};
 pub use versions::{Pending, Receipted};
@@ -376,6 +376,7 @@ impl Shard {
             scheduled_for: row.scheduled_for,
             available_at: row.available_at,
             attempt: self.runs.made(number).saturating_add(1),
+            tenant_number: row.tenant,
             tenant: self.tenants.name(row.tenant).map_or("", |name| name),
             payload: self.payload_of(row),
         }

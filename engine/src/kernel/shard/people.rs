@@ -33,8 +33,36 @@ pub enum ReviewRefusal {
     ScheduleCanceled,
 }
 
-/// Where a list of DEAD occurrences goes on: behind what died then.
-pub type DeadPlace = (UnixMs, OccurrenceNo);
+/// What a person can be asked to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pile {
+    /// What is DEAD: by tenant, those that died first first.
+    Dead,
+    /// What is HELD: by tenant, oldest first.
+    Held,
+}
+
+/// Where a list of a pile goes on: behind this occurrence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PilePlace {
+    /// The shard's number of the tenant.
+    pub tenant: u32,
+    /// When it died; of what is HELD nothing.
+    pub at: UnixMs,
+    /// Its number.
+    pub number: OccurrenceNo,
+}
+
+/// A part of a pile.
+#[derive(Clone, Debug)]
+pub struct PilePage {
+    /// In the pile's order.
+    pub items: Vec<Occurrence>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<PilePlace>,
+    /// The answer may leave once this is durable.
+    pub lsn: Lsn,
+}
 
 impl Shard {
     /// Gives a DEAD occurrence its attempts anew, under the same id. The answer may leave once the LSN is durable.
@@ -101,20 +129,26 @@ impl Shard {
         if tenant.is_some() && tenant != owner { Err(ReviewRefusal::NotFound) } else { Ok(number) }
     }
 
-    /// A tenant's DEAD occurrences behind `after`, those that died first first.
+    /// What lies on a pile behind `after`, of one tenant or of all.
     #[must_use]
-    pub fn dead(&self, tenant: &str, after: Option<DeadPlace>, limit: usize) -> Vec<(DeadPlace, Occurrence)> {
-        let Some(tenant) = self.tenants.number(tenant) else { return Vec::new() };
-        let dead = self.runs.dead_of(tenant, after).take(limit);
-        dead.filter_map(|place| Some((place, self.occurrence(place.1)?))).collect()
-    }
-
-    /// A tenant's HELD occurrences behind `after`, oldest first.
-    #[must_use]
-    pub fn held(&self, tenant: &str, after: Option<OccurrenceNo>, limit: usize) -> Vec<(OccurrenceNo, Occurrence)> {
-        let Some(tenant) = self.tenants.number(tenant) else { return Vec::new() };
-        let held = self.runs.held_of(tenant, after).take(limit);
-        held.filter_map(|number| Some((number, self.occurrence(number)?))).collect()
+    pub fn pile(&self, pile: Pile, tenant: Option<&str>, after: Option<PilePlace>, limit: usize) -> PilePage {
+        let mut page = PilePage { items: Vec::new(), next: None, lsn: Lsn(0) };
+        let only = tenant.map(|name| self.tenants.number(name));
+        let mut places = match (pile, only) {
+            (_, Some(None)) => Vec::new(),
+            (Pile::Dead, only) => self.runs.dead(only.flatten(), after).take(limit + 1).collect(),
+            (Pile::Held, only) => self.runs.held(only.flatten(), after).take(limit + 1).collect(),
+        };
+        if places.len() > limit {
+            places.truncate(limit);
+            page.next = places.last().copied();
+        }
+        for place in places {
+            let schedule = self.occurrences.row(place.number).expect("what lies on a pile has a row").schedule;
+            page.lsn = page.lsn.max(self.schedule(schedule).changed);
+            page.items.extend(self.occurrence(place.number));
+        }
+        page
     }
 
     /// The evidence about an occurrence, if the caller may see it, and the LSN that it rests on.

@@ -1,7 +1,11 @@
 //! The table of runs: what is known of each occurrence that was claimed, held, or is dead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
+use super::people::PilePlace;
 use crate::kernel::{
     attempt::{Attempt, AttemptResult, Resolution},
     evidence::HoldReason,
@@ -155,11 +159,13 @@ impl Runs {
         }
     }
 
-    /// A tenant's HELD occurrences behind `after`, oldest number first.
-    pub(super) fn held_of(&self, tenant: u32, after: Option<OccurrenceNo>) -> impl Iterator<Item = OccurrenceNo> {
-        let from = after.map_or(0, |after| after.0.saturating_add(1));
-        let all = (tenant, OccurrenceNo(from))..=(tenant, OccurrenceNo(u64::MAX));
-        self.held.range(all).map(|(_, number)| *number)
+    /// HELD occurrences behind `after`, of one tenant or of all: by tenant, oldest number first.
+    pub(super) fn held(&self, tenant: Option<u32>, after: Option<PilePlace>) -> impl Iterator<Item = PilePlace> {
+        let from = after.map(|after| (after.tenant, after.number));
+        let from = from.map_or(Bound::Included((tenant.unwrap_or(0), OccurrenceNo(0))), Bound::Excluded);
+        let held = self.held.range((from, Bound::Unbounded)).copied();
+        let held = held.map(|(tenant, number)| PilePlace { tenant, at: UnixMs(0), number });
+        held.take_while(move |place| tenant.is_none_or(|only| only == place.tenant))
     }
 
     /// An occurrence died, or lives again.
@@ -177,15 +183,22 @@ impl Runs {
         }
     }
 
-    /// A tenant's DEAD occurrences behind `after`, those that died first first.
-    pub(super) fn dead_of(
-        &self,
-        tenant: u32,
-        after: Option<(UnixMs, OccurrenceNo)>,
-    ) -> impl Iterator<Item = (UnixMs, OccurrenceNo)> {
-        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        let dead = self.dead.get(&tenant);
-        dead.into_iter().flat_map(move |dead| dead.range((from, std::ops::Bound::Unbounded))).copied()
+    /// DEAD occurrences behind `after`, of one tenant or of all: by tenant, those that died first first.
+    pub(super) fn dead(&self, tenant: Option<u32>, after: Option<PilePlace>) -> impl Iterator<Item = PilePlace> {
+        let from = tenant.or(after.map(|after| after.tenant)).unwrap_or(0);
+        let last = tenant.unwrap_or(u32::MAX);
+        let places = self.dead.range(from..=last).flat_map(move |(tenant, dead)| {
+            let tenant = *tenant;
+            let behind = after.filter(|after| after.tenant == tenant).map(|after| (after.at, after.number));
+            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+            dead.range((from, Bound::Unbounded)).map(move |(at, number)| PilePlace { tenant, at: *at, number: *number })
+        });
+        places.skip_while(move |place| after.is_some_and(|after| *place <= after))
+    }
+
+    /// The tenant's occurrence that has been DEAD for longest.
+    pub(super) fn longest_dead(&self, tenant: u32) -> Option<(UnixMs, OccurrenceNo)> {
+        self.dead.get(&tenant)?.first().copied()
     }
 
     /// How many of a tenant's occurrences are DEAD.

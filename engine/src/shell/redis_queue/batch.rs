@@ -192,6 +192,7 @@ mod tests {
                 scheduled_for: UnixMs(5),
                 available_at: UnixMs(5),
                 attempt: 1,
+                tenant_number: 0,
                 tenant: "acme",
                 payload,
             };

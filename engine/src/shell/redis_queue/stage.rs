@@ -204,6 +204,7 @@ mod tests {
             scheduled_for: UnixMs(5),
             available_at: UnixMs(5),
             attempt,
+            tenant_number: 0,
             tenant: "acme",
             payload,
         }

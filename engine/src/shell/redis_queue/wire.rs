@@ -177,6 +177,7 @@ mod tests {
                 scheduled_for: UnixMs(1_793_511_000_000),
                 available_at: UnixMs(1_793_511_000_250),
                 attempt: 2,
+                tenant_number: 0,
                 tenant: "acme",
                 payload: b"a\r\n\0b",
             },

@@ -25,9 +25,9 @@ pub(super) fn derived_state(shard: &Shard) {
         let is_unsettled =
             matches!(row.state, State::Enqueued | State::Running | State::RetryWait | State::Held) && row.is_tracked;
         assert_eq!(unsettled.contains(&number), is_unsettled, "{row:?}");
-        let (dead, held) = (shard.runs.dead_of(row.tenant, None), shard.runs.held_of(row.tenant, None));
-        assert_eq!(dead.filter(|(_, dead)| *dead == number).count(), usize::from(row.state == State::Dead));
-        assert_eq!(held.filter(|held| *held == number).count(), usize::from(row.state == State::Held));
+        let (dead, held) = (shard.runs.dead(Some(row.tenant), None), shard.runs.held(Some(row.tenant), None));
+        assert_eq!(dead.filter(|dead| dead.number == number).count(), usize::from(row.state == State::Dead));
+        assert_eq!(held.filter(|held| held.number == number).count(), usize::from(row.state == State::Held));
         let lapses = shard.runs.of(number).and_then(|run| run.lapses_at_ms);
         match row.state {
             State::Running => assert!(lapses.is_some(), "a lease without an end: {row:?}"),

@@ -9,7 +9,7 @@ use crate::kernel::{
     occurrence::{OccurrenceNo, State},
     policy::Overlap,
     record::Record,
-    shard::{ClaimRefusal, Claiming, Decided, FailedRun, Speaking, Turn, occurrences::OccurrenceRow},
+    shard::{ClaimRefusal, Claiming, Decided, FailedRun, Pile, Speaking, Turn, occurrences::OccurrenceRow},
 };
 
 /// A claim that a worker was granted once.
@@ -177,13 +177,13 @@ impl World {
         let mut turn = Turn::default();
         let resolution = Resolution::ALL[script.below(3)];
         if script.chance(128) {
-            let dead = self.shard.dead(tenant, None, 100);
-            if let Some((_, dead)) = dead.get(script.below(dead.len())) {
+            let dead = self.shard.pile(Pile::Dead, Some(tenant), None, 100).items;
+            if let Some(dead) = dead.get(script.below(dead.len())) {
                 let _ = self.shard.replay_dead(dead.id, Some(tenant), now, &mut turn);
             }
         } else {
-            let held = self.shard.held(tenant, None, 100);
-            if let Some((_, held)) = held.get(script.below(held.len())) {
+            let held = self.shard.pile(Pile::Held, Some(tenant), None, 100).items;
+            if let Some(held) = held.get(script.below(held.len())) {
                 let decided = Decided { resolution, reviewer: "ops".into(), note: "looked".into() };
                 let _ = self.shard.resolve_held(held.id, Some(tenant), decided, now, &mut turn);
             }
@@ -218,11 +218,9 @@ impl World {
         for lease in &valid {
             self.lease_mut(lease.token).ends_at_ms = i64::MIN;
         }
-        for tenant in ["a", "b"] {
-            for (_, held) in self.shard.held(tenant, None, 100) {
-                let decided = Decided { resolution: Resolution::Succeeded, reviewer: "ops".into(), note: "".into() };
-                self.shard.resolve_held(held.id, None, decided, now, &mut turn).expect("it is held");
-            }
+        for held in self.shard.pile(Pile::Held, None, None, 100).items {
+            let decided = Decided { resolution: Resolution::Succeeded, reviewer: "ops".into(), note: "".into() };
+            self.shard.resolve_held(held.id, None, decided, now, &mut turn).expect("it is held");
         }
         self.carry_out(turn);
     }

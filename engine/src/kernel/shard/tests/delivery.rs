@@ -116,7 +116,8 @@ fn a_worker_that_completes_what_is_about_to_be_sent_again_stops_it() {
     let records = rig.log.len();
     rig.crash(records, at("08:00:11"));
     rig.shard.queue_ready();
-    rig.turn(|shard, turn| assert!(shard.complete_unclaimed(OccurrenceNo(0), at("08:00:11"), turn).is_some()));
+    let run = rig.claim(0, at("08:00:11")).unwrap();
+    rig.complete(&run, at("08:00:11")).unwrap();
     rig.advance(at("08:00:11"));
     assert_eq!((rig.handed.len(), rig.state(0)), (0, State::Succeeded));
 }

@@ -8,7 +8,7 @@ use crate::kernel::{
     policy::{Effect, Misfire},
     record::Record,
     schedule::Spec,
-    shard::{ClaimRefusal, Config, Pending, ReviewRefusal, RunError},
+    shard::{ClaimRefusal, Config, Pending, Pile, ReviewRefusal, RunError},
 };
 
 fn payments(describe: impl Fn(&mut Spec)) -> Spec {
@@ -37,7 +37,7 @@ fn a_lease_that_expires_is_held_and_resolved_by_a_person_for_one_attempt() {
     let records = rig.log.len();
     rig.crash(records, at("08:05:00"));
     rig.shard.queue_ready();
-    assert_eq!(rig.shard.held("acme", None, 10).len(), 1);
+    assert_eq!(rig.shard.pile(Pile::Held, Some("acme"), None, 10).items.len(), 1);
     assert_eq!(rig.resolve(0, Resolution::Retry, at("08:05:01")), Ok(State::Enqueued));
     rig.go(at("08:05:01"));
     let again = rig.claim(0, at("08:05:02")).unwrap();
@@ -58,7 +58,7 @@ fn a_person_may_say_that_it_did_succeed_or_is_to_rest() {
         assert_eq!(rig.resolve(0, resolution, at("08:05:01")), Ok(state));
         assert_eq!(rig.occurrence(0).reason, reason);
         assert_eq!(rig.resolve(0, resolution, at("08:05:02")), Err(ReviewRefusal::State(state)));
-        assert!(rig.shard.held("acme", None, 10).is_empty());
+        assert!(rig.shard.pile(Pile::Held, Some("acme"), None, 10).items.is_empty());
     }
 }
 
@@ -98,7 +98,7 @@ fn three_workers_after_a_six_hour_outage_with_an_unknown_outcome_run_nothing() {
     rig.shard.queue_ready();
     rig.go(at("14:00:00"));
     rig.go(at("14:00:30"));
-    let held: Vec<_> = rig.shard.held("acme", None, 10).into_iter().map(|(_, held)| held.holds).collect();
+    let held: Vec<_> = rig.shard.pile(Pile::Held, Some("acme"), None, 10).items.into_iter().map(|held| held.holds).collect();
     assert_eq!(held, [vec![HoldReason::LeaseExpiredOutcomeUnknown], vec![HoldReason::CatchUpReview]]);
     for worker in ["w1", "w2", "w3"] {
         let answers = rig.claim_as(worker, &[0, 1], at("14:00:31"));

@@ -225,7 +225,8 @@ fn a_full_house_decides_nothing_until_there_is_room() {
     let id = rig.create(1, &every(1_000, at("08:00:00")), at("08:00:00"));
     rig.live(at("08:00:30"));
     assert_eq!(rig.history(id).len(), 2, "workers take nothing");
-    rig.turn(|shard, turn| assert!(shard.complete_unclaimed(OccurrenceNo(0), at("08:05:00"), turn).is_some()));
+    let run = rig.claim(0, at("08:05:00")).unwrap();
+    rig.complete(&run, at("08:05:00")).unwrap();
     rig.advance(at("08:05:00"));
     assert_eq!(
         rig.history(id)[1..],

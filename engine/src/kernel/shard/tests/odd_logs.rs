@@ -9,7 +9,7 @@ use super::{
 use crate::kernel::{
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
-        BackfillExpanded, BackfillRequested, Canceled, Closing, Completed, Enqueued, Lost, Materialized, Misfired,
+        BackfillExpanded, BackfillRequested, Canceled, Closing, Enqueued, Lost, Materialized, Misfired,
         Named, Opened, Paused, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody, Time, Triggered,
         Updated,
     },
@@ -143,8 +143,6 @@ fn records_that_do_not_fit_are_refused() {
         enqueued(0, vec![(0, 3)]),
         enqueued(0, vec![(u64::MAX, u64::MAX)]),
         enqueued(0, vec![(0, 2), (u64::MAX - 1, 2)]),
-        Record::Completed(Completed { occurrence: 2 }),
-        Record::Completed(Completed { occurrence: u64::MAX }),
         Record::Lost(Lost { stream: 9, survived: None, since: 0 }),
     ];
     for record in odd {

@@ -8,7 +8,7 @@ use crate::kernel::{
     record::{Record, RunFailed, Then},
     retry::backoff_ms,
     schedule::Spec,
-    shard::{ClaimRefusal, ReviewRefusal},
+    shard::{ClaimRefusal, Pile, ReviewRefusal},
     time::UnixMs,
 };
 
@@ -92,7 +92,7 @@ fn attempts_end_with_max_attempts_and_a_replay_grants_as_many_again_under_the_sa
     let records = rig.log.len();
     rig.crash(records, at("10:00:00"));
     rig.shard.queue_ready();
-    let [(_, dead)] = &rig.shard.dead("acme", None, 10)[..] else { panic!("one is dead") };
+    let [dead] = &rig.shard.pile(Pile::Dead, Some("acme"), None, 10).items[..] else { panic!("one is dead") };
     assert_eq!((dead.id, dead.attempt_count), (id, 3));
     assert_eq!(rig.replay(0, at("10:00:01")), Ok(State::Enqueued));
     assert_eq!(rig.replay(0, at("10:00:01")), Err(ReviewRefusal::State(State::Enqueued)), "said twice");
@@ -194,5 +194,5 @@ fn what_is_dead_for_a_month_goes_when_another_dies() {
     let run = rig.claim(waiting, later).unwrap();
     rig.fail(&run, FailureClass::Permanent, later).unwrap();
     assert_eq!(rig.shard.look_up(id).occurrence, None);
-    assert_eq!(rig.shard.dead("acme", None, 10).len(), 1);
+    assert_eq!(rig.shard.pile(Pile::Dead, Some("acme"), None, 10).items.len(), 1);
 }

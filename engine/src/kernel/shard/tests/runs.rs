@@ -262,5 +262,5 @@ fn a_worker_that_takes_nothing_fills_the_house_and_one_that_completes_makes_room
     rig.fail(&run, FailureClass::Permanent, at("08:00:30")).unwrap();
     rig.advance(at("08:00:31"));
     assert!(rig.history(id).len() > 2, "what is dead takes no room");
-    assert_eq!(rig.shard.dead("acme", None, 10).len(), 1);
+    assert_eq!(rig.shard.pile(crate::kernel::shard::Pile::Dead, Some("acme"), None, 10).items.len(), 1);
 }

@@ -1,0 +1,204 @@
+//! What workers and people ask about runs, handed to the kernel; and how the embedded queue serves a claim.
+
+use std::sync::Arc;
+
+use super::ShardActor;
+use crate::{
+    error::CallError,
+    kernel::{
+        gate::Lsn,
+        id::OccurrenceId,
+        occurrence::OccurrenceNo,
+        shard::{ClaimRefusal, Claiming, Granted, RunError, Shard, Speaking, Turn},
+        time::UnixMs,
+    },
+    shell::{
+        ask::ReplyTo,
+        local_queue::Tenants,
+        run_ask::{ClaimedRun, Claimant, RunAsk, Served},
+    },
+};
+
+/// A claim looks at no more occurrences than so many times what it may get, when none of them may run.
+const ROUNDS: usize = 4;
+
+impl ShardActor {
+    pub(super) fn ask_run(&mut self, ask: RunAsk) {
+        match ask {
+            RunAsk::ClaimNext { queue, max, claimant, reply } => self.claim_next(&queue, max, &claimant, reply),
+            RunAsk::ClaimOne { id, schedule, queue, claimant, reply } => {
+                self.hear();
+                let number = self.shard.occurrence_number(id, schedule).filter(|_| may_touch(&self.shard, id, &queue));
+                let Some(number) = number else {
+                    drop(reply.send(Ok(Err(ClaimRefusal::NotFound))));
+                    return;
+                };
+                self.run_call(reply, |shard, now, turn| {
+                    let (mut answers, lsn) = shard.claim(&[number], &claiming(&claimant), now, turn);
+                    let answer = answers.pop().expect("one was asked for");
+                    (answer.map(|granted| claimed(shard, granted)), lsn)
+                });
+                if let Some(local) = self.backend.local()
+                    && !self.shard.is_to_run(number)
+                {
+                    local.withdraw(number);
+                }
+            }
+            RunAsk::Heartbeat { beats, queue, reply } => {
+                // Nothing is written: a lease is extended on a full disk too.
+                let (answers, lsn) =
+                    self.decide(|shard, _, _| of_queue(shard, beats, &queue, |shard, beats| shard.heartbeat(beats)));
+                self.answer(reply, lsn, answers);
+            },
+            RunAsk::Complete { done, queue, reply } => {
+                self.run_call(reply, |shard, now, turn| {
+                    of_queue(shard, done, &queue, |shard, done| shard.complete(done, now, turn))
+                });
+                self.call_the_skipped();
+            }
+            RunAsk::Fail { failed, queue, reply } => {
+                self.run_call(reply, |shard, now, turn| {
+                    of_queue(shard, failed, &queue, |shard, failed| shard.fail(failed, now, turn))
+                });
+                self.call_the_skipped();
+            }
+            RunAsk::Replay { id, tenant, reply } => self.run_call(reply, |shard, now, turn| {
+                split(shard.replay_dead(id, tenant.as_deref(), now, turn))
+            }),
+            RunAsk::Resolve { id, tenant, decided, reply } => self.run_call(reply, |shard, now, turn| {
+                split(shard.resolve_held(id, tenant.as_deref(), decided, now, turn))
+            }),
+            RunAsk::Pile { pile, tenant, after, limit, reply } => {
+                let page = self.shard.pile(pile, tenant.as_deref(), after, limit);
+                self.answer(reply, page.lsn, page);
+            }
+            RunAsk::Evidence { id, tenant, reply } => {
+                let now = self.time.observe(self.clock.reading());
+                let (evidence, lsn) = self.shard.evidence_of(id, tenant.as_deref(), now).unzip();
+                self.answer(reply, lsn.unwrap_or(Lsn(0)), evidence);
+            }
+        }
+    }
+
+    /// What a worker or a person says of a run.
+    fn run_call<T: 'static>(
+        &mut self,
+        reply: ReplyTo<T>,
+        decide: impl FnOnce(&mut Shard, UnixMs, &mut Turn) -> (T, Lsn),
+    ) {
+        if let Some(trouble) = self.write_trouble(true) {
+            drop(reply.send(Err(trouble)));
+            return;
+        }
+        let (value, lsn) = self.decide(decide);
+        self.answer(reply, lsn, value);
+    }
+
+    /// Serves a claim from the embedded queue: what may not run is passed over.
+    fn claim_next(&mut self, queue: &str, max: usize, claimant: &Claimant, reply: ReplyTo<Served>) {
+        // What is taken has been heard to have landed, so that nothing is in the way of a refusal.
+        self.hear();
+        let is_local = self.backend.local().is_some();
+        // A log that takes nothing must not cost anybody its place in the queue.
+        if let Some(trouble) = self.write_trouble(true).or((!is_local).then_some(CallError::NoLocalQueue)) {
+            drop(reply.send(Err(trouble)));
+            return;
+        }
+        let (mut served, mut rests_on) = (Served::default(), Lsn(0));
+        let number = self.shard.queue_number(queue);
+        for _ in 0..ROUNDS {
+            let Some((local, number)) = self.backend.local().zip(number) else { break };
+            let taken = local.take(number, max - served.runs.len(), &ShardTenants(&self.shard));
+            served.has_more = !taken.is_empty() && local.waiting_in(number) > 0;
+            if taken.is_empty() {
+                break;
+            }
+            let (runs, lsn) = self.claim_taken(&taken, claimant);
+            served.runs.extend(runs);
+            rests_on = rests_on.max(lsn);
+        }
+        self.answer(reply, rests_on, served);
+    }
+
+    /// Asks the kernel for leases on what was taken.
+    fn claim_taken(&mut self, taken: &[OccurrenceNo], claimant: &Claimant) -> (Vec<ClaimedRun>, Lsn) {
+        let to_run: Vec<_> = taken.iter().copied().filter(|number| self.shard.is_to_run(*number)).collect();
+        let (answers, lsn) = self.decide(|shard, now, turn| shard.claim(&to_run, &claiming(claimant), now, turn));
+        let granted: Vec<_> = answers.into_iter().flatten().map(|granted| claimed(&self.shard, granted)).collect();
+        let lsn = if granted.is_empty() { Lsn(0) } else { lsn };
+        (granted, lsn)
+    }
+
+    /// Runs ended: tenants that were passed over may have room.
+    fn call_the_skipped(&mut self) {
+        let Some(local) = self.backend.local() else { return };
+        for queue in local.take_skipped() {
+            self.arrivals.announce(self.shard.queue_name(queue), usize::MAX);
+        }
+    }
+}
+
+fn claiming(claimant: &Claimant) -> Claiming<'_> {
+    Claiming { worker: &claimant.worker, lease_ms: claimant.lease_ms, is_in_process: claimant.is_in_process }
+}
+
+fn claimed(shard: &Shard, granted: Granted) -> ClaimedRun {
+    let entry = shard.entry(granted.number);
+    ClaimedRun {
+        occurrence_id: granted.occurrence_id,
+        schedule_id: entry.schedule_id,
+        version: entry.version,
+        tenant: entry.tenant.to_owned(),
+        kind: entry.kind,
+        scheduled_for: entry.scheduled_for,
+        available_at: entry.available_at,
+        attempt: granted.attempt,
+        payload: entry.payload.to_vec(),
+        lease_token: granted.token,
+        lease_expires_at: granted.lease_expires_at,
+        deadline: granted.deadline,
+    }
+}
+
+/// A refusal that changed nothing rests on nothing.
+fn split<T, E>(decided: Result<(T, Lsn), E>) -> (Result<T, E>, Lsn) {
+    match decided {
+        Ok((value, lsn)) => (Ok(value), lsn),
+        Err(error) => (Err(error), Lsn(0)),
+    }
+}
+
+fn may_touch(shard: &Shard, id: OccurrenceId, queue: &Option<Arc<str>>) -> bool {
+    queue.as_deref().is_none_or(|bound| shard.queue_of(id) == Some(bound))
+}
+
+/// Of what a worker says, only what is about its own queue reaches the kernel; the rest is not there for it.
+fn of_queue<Said, T>(
+    shard: &mut Shard,
+    said: Vec<Speaking<Said>>,
+    queue: &Option<Arc<str>>,
+    decide: impl FnOnce(&mut Shard, &[Speaking<Said>]) -> (Vec<Result<T, RunError>>, Lsn),
+) -> (Vec<Result<T, RunError>>, Lsn) {
+    let is_seen: Vec<bool> = said.iter().map(|one| may_touch(shard, one.occurrence, queue)).collect();
+    let seen: Vec<_> = said.into_iter().zip(&is_seen).filter(|(_, is_seen)| **is_seen).map(|(one, _)| one).collect();
+    let (answers, lsn) = decide(shard, &seen);
+    let mut answers = answers.into_iter();
+    let in_order = is_seen.into_iter().map(|is_seen| match is_seen.then(|| answers.next()).flatten() {
+        Some(answer) => answer,
+        None => Err(RunError::NotFound),
+    });
+    (in_order.collect(), lsn)
+}
+
+/// What the embedded queue asks of tenants.
+struct ShardTenants<'a>(&'a Shard);
+
+impl Tenants for ShardTenants<'_> {
+    fn weight(&self, tenant: u32) -> u32 {
+        self.0.weight(tenant)
+    }
+
+    fn run_room(&self, tenant: u32) -> usize {
+        self.0.run_room(tenant)
+    }
+}
