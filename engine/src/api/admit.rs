@@ -18,7 +18,7 @@ use super::{
     auth::{Role, TokenFile},
     calls::{Access, CALLS, Call, Verb},
     errors::ApiError,
-    request::{Query, check_head},
+    request::{Query, check_encoding, check_head},
 };
 use crate::engine::Engine;
 
@@ -40,7 +40,8 @@ impl Caller {
     fn new(engine: &Engine, role: Role) -> Self {
         let engine = match &role {
             Role::Tenant(tenant) => engine.for_tenant(tenant),
-            Role::Admin | Role::Worker(_) => engine.clone(),
+            Role::Worker(queue) => engine.for_queue(queue),
+            Role::Admin => engine.clone(),
         };
         Self { engine, role }
     }
@@ -87,8 +88,8 @@ fn check(guarded: &Guarded, request: &ServiceRequest) -> Result<(), ApiError> {
         return Err(ApiError::cross_origin());
     }
     let call = called(request);
-    if call.is_some_and(|call| call.access == Access::Open) {
-        return Ok(());
+    if let Some(open) = call.filter(|call| call.access == Access::Open) {
+        return Ok(Query::read(request.query_string(), open.query).map(drop)?);
     }
     let role = match &guarded.tokens {
         None => Role::Admin,
@@ -99,13 +100,14 @@ fn check(guarded: &Guarded, request: &ServiceRequest) -> Result<(), ApiError> {
     let may = match role {
         Role::Admin => true,
         Role::Tenant(_) => call.access == Access::Tenant,
-        Role::Worker(_) => false,
+        Role::Worker(_) => call.access == Access::Worker,
     };
     if !may {
         return Err(ApiError::forbidden(&role));
     }
     let query = Query::read(request.query_string(), call.query)?;
     check_head(request.headers(), call.head)?;
+    check_encoding(request.headers())?;
     request.extensions_mut().insert(query);
     request.extensions_mut().insert(Caller::new(&guarded.engine, role));
     Ok(())

@@ -6,7 +6,7 @@ use actix_web::{Route, http::Method, web};
 use super::{
     handlers, import,
     request::{IDEMPOTENCY_KEY, IF_MATCH},
-    settings,
+    run_handlers, run_reader, settings,
     shape::{Field, Shape},
     spec_reader, words,
 };
@@ -24,7 +24,7 @@ pub(crate) struct Call {
     pub(crate) body: Body,
     /// Status, and the name of the schema of what it answers with.
     pub(crate) answers: &'static [(u16, &'static str)],
-    /// Codes of its errors, beside those of every call.
+    /// Codes of its errors, beside those of every call and of every call with a body.
     pub(crate) errors: &'static [&'static str],
     pub(crate) route: fn() -> Route,
 }
@@ -70,6 +70,8 @@ pub(crate) enum Access {
     Open,
     /// A tenant, about what is its own; and the admin.
     Tenant,
+    /// A worker, about what is in its queue; and the admin.
+    Worker,
     /// The admin.
     Admin,
 }
@@ -83,6 +85,8 @@ pub(crate) enum Body {
     Merge(&'static [Field]),
     /// Lines of objects with these fields.
     Lines(&'static [Field]),
+    /// An object with these fields but the last, or one with the last alone: a list of such objects.
+    OneOrMany(&'static [Field]),
 }
 
 const LIMIT: Field = Field::new("limit", Shape::Whole(1, 500), "items a page at most; 100");
@@ -95,6 +99,7 @@ const SCHEDULE_FILTERS: &[Field] = &[
     LIMIT,
     CURSOR,
 ];
+const PILE_FILTERS: &[Field] = &[Field::new("tenant", Shape::Name, "only this tenant's"), LIMIT, CURSOR];
 const HISTORY_FILTERS: &[Field] = &[
     Field::new("state", Shape::Words(|| words::names(words::OCCURRENCE_STATE)), "only in this state"),
     Field::new("from", Shape::Instant, "scheduled_for from this on"),
@@ -108,9 +113,6 @@ const VERSION: &[Field] = &[Field::new(IF_MATCH, Shape::Text, "only if this vers
 
 /// Codes of refusals of a schedule's description.
 const SPEC_ERRORS: &[&str] = &[
-    "invalid_json",
-    "too_large",
-    "request_timeout",
     "not_found",
     "idempotency_conflict",
     "invalid_cron",
@@ -118,13 +120,12 @@ const SPEC_ERRORS: &[&str] = &[
     "never_fires",
     "in_the_past",
     "window_too_long",
+    "misfire_required",
+    "review_owner_required",
     "quota_schedules",
     "disk_full",
 ];
 const PATCH_ERRORS: &[&str] = &[
-    "invalid_json",
-    "too_large",
-    "request_timeout",
     "not_found",
     "canceled",
     "version_mismatch",
@@ -132,12 +133,29 @@ const PATCH_ERRORS: &[&str] = &[
     "unknown_zone",
     "never_fires",
     "window_too_long",
+    "misfire_required",
+    "review_owner_required",
     "restate_policies",
     "quota_schedules",
     "disk_full",
 ];
 
-const SETTING_ERRORS: &[&str] = &["invalid_json", "too_large", "request_timeout", "disk_full"];
+/// Codes of what becomes of a claim of one occurrence: after each but the last two its entry is settled.
+const CLAIM_ONE_ERRORS: &[&str] = &[
+    "not_found",
+    "already_running",
+    "waiting",
+    "superseded",
+    "canceled",
+    "paused",
+    "skipped_overlap",
+    "tenant_concurrency",
+    "held",
+    "missed",
+    "finished",
+    "not_heard",
+    "disk_full",
+];
 
 const QUIET: Call = Call {
     verb: Verb::Get,
@@ -151,6 +169,10 @@ const QUIET: Call = Call {
     errors: &[],
     route: web::route,
 };
+
+/// What workers say of runs.
+const SPOKEN: Call =
+    Call { verb: Verb::Post, access: Access::Worker, errors: &["not_found", "stale_lease", "disk_full"], ..QUIET };
 
 /// Every call.
 pub(crate) const CALLS: &[Call] = &[
@@ -278,7 +300,7 @@ pub(crate) const CALLS: &[Call] = &[
         head: &[KEY],
         body: Body::Json(spec_reader::BACKFILL),
         answers: &[(201, "Backfilled"), (200, "Backfilled")],
-        errors: &["invalid_json", "too_large", "request_timeout", "not_found", "canceled", "too_many", "disk_full"],
+        errors: &["not_found", "canceled", "too_many", "disk_full"],
         route: || web::to(handlers::backfill),
         ..QUIET
     },
@@ -300,6 +322,98 @@ pub(crate) const CALLS: &[Call] = &[
         ..QUIET
     },
     Call {
+        path: "/v1/occurrences/{id}/evidence",
+        summary: "What is known of an occurrence in eighteen dimensions, and whether it may run",
+        answers: &[(200, "Evidenced")],
+        errors: &["not_found", "archived"],
+        route: || web::to(run_handlers::evidence),
+        ..QUIET
+    },
+    Call {
+        verb: Verb::Post,
+        path: "/v1/occurrences/{id}/replay",
+        summary: "Gives a DEAD occurrence its attempts anew, under the same id",
+        answers: &[(200, "Occurrence")],
+        errors: &["not_found", "archived", "not_dead", "canceled", "disk_full"],
+        route: || web::to(run_handlers::replay),
+        ..QUIET
+    },
+    Call {
+        verb: Verb::Post,
+        path: "/v1/occurrences/{id}/resolve",
+        summary: "A person's decision about a HELD occurrence",
+        body: Body::Json(run_reader::RESOLVE),
+        answers: &[(200, "Occurrence")],
+        errors: &["not_found", "archived", "not_held", "canceled", "disk_full"],
+        route: || web::to(run_handlers::resolve),
+        ..QUIET
+    },
+    Call {
+        verb: Verb::Post,
+        path: "/v1/occurrences/{id}/claim",
+        summary: "Claims what a worker read from a stream; every answer but 5xx and 429 settles the entry",
+        access: Access::Worker,
+        body: Body::Json(run_reader::CLAIM_ONE),
+        answers: &[(200, "Run")],
+        errors: CLAIM_ONE_ERRORS,
+        route: || web::to(run_handlers::claim_one),
+        ..QUIET
+    },
+    Call {
+        verb: Verb::Post,
+        path: "/v1/queues/{id}/claim",
+        summary: "Claims what a queue of the engine's own has next; waits for it where asked to",
+        access: Access::Worker,
+        body: Body::Json(run_reader::CLAIM),
+        answers: &[(200, "Claimed")],
+        errors: &["not_found", "no_local_queue", "disk_full"],
+        route: || web::to(run_handlers::claim),
+        ..QUIET
+    },
+    Call {
+        path: "/v1/runs/heartbeat",
+        summary: "Extends the lease of a run, or of several: right before a side effect, and in time",
+        body: Body::OneOrMany(run_reader::BEATS),
+        answers: &[(200, "Beaten")],
+        route: || web::to(run_handlers::heartbeat),
+        ..SPOKEN
+    },
+    Call {
+        path: "/v1/runs/complete",
+        summary: "A run, or several, succeeded; repeated, the answer is the same",
+        body: Body::OneOrMany(run_reader::COMPLETIONS),
+        answers: &[(200, "Completed")],
+        route: || web::to(run_handlers::complete),
+        ..SPOKEN
+    },
+    Call {
+        path: "/v1/runs/fail",
+        summary: "A run, or several, failed; repeated, the answer is the same",
+        body: Body::OneOrMany(run_reader::FAILURES),
+        answers: &[(200, "Failed")],
+        errors: &["not_found", "stale_lease", "not_asked_to_stop", "disk_full"],
+        route: || web::to(run_handlers::fail),
+        ..SPOKEN
+    },
+    Call {
+        path: "/v1/dead",
+        summary: "Lists what has failed for good, by tenant, those that died first first",
+        query: PILE_FILTERS,
+        answers: &[(200, "OccurrencePage")],
+        errors: &["not_found"],
+        route: || web::to(run_handlers::dead),
+        ..QUIET
+    },
+    Call {
+        path: "/v1/held",
+        summary: "Lists what waits for a person's decision, by tenant, oldest first",
+        query: PILE_FILTERS,
+        answers: &[(200, "OccurrencePage")],
+        errors: &["not_found"],
+        route: || web::to(run_handlers::held),
+        ..QUIET
+    },
+    Call {
         path: "/v1/tenants/{id}",
         summary: "What is set for a tenant; the defaults where nothing was",
         answers: &[(200, "Tenant")],
@@ -314,7 +428,7 @@ pub(crate) const CALLS: &[Call] = &[
         access: Access::Admin,
         body: Body::Json(settings::TENANT),
         answers: &[(200, "Tenant")],
-        errors: SETTING_ERRORS,
+        errors: &["disk_full"],
         route: || web::to(handlers::set_tenant),
         ..QUIET
     },
@@ -333,7 +447,7 @@ pub(crate) const CALLS: &[Call] = &[
         access: Access::Admin,
         body: Body::Json(settings::QUEUE),
         answers: &[(200, "Queue")],
-        errors: SETTING_ERRORS,
+        errors: &["disk_full"],
         route: || web::to(handlers::set_queue),
         ..QUIET
     },
@@ -351,7 +465,7 @@ pub(crate) const CALLS: &[Call] = &[
         summary: "The next instants of a rule; nothing is stored",
         body: Body::Json(spec_reader::PREVIEW),
         answers: &[(200, "Forecast")],
-        errors: &["invalid_json", "too_large", "request_timeout", "invalid_cron", "unknown_zone"],
+        errors: &["invalid_cron", "unknown_zone"],
         route: || web::to(handlers::preview),
         ..QUIET
     },

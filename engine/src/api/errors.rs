@@ -6,7 +6,7 @@ use actix_web::{
     HttpResponse, ResponseError,
     http::{StatusCode, header},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::auth::Role;
 use crate::{
@@ -42,12 +42,15 @@ pub(crate) const CODES: &[(&str, u16)] = &[
     ("archived", 410),
     ("version_mismatch", 412),
     ("too_large", 413),
+    ("unsupported_encoding", 415),
     ("invalid", 422),
     ("invalid_cron", 422),
     ("unknown_zone", 422),
     ("never_fires", 422),
     ("in_the_past", 422),
     ("window_too_long", 422),
+    ("misfire_required", 422),
+    ("review_owner_required", 422),
     ("restate_policies", 422),
     ("too_many", 422),
     ("quota_schedules", 429),
@@ -62,6 +65,10 @@ pub(crate) const CODES: &[(&str, u16)] = &[
 /// Codes that every call may answer with.
 pub(crate) const COMMON: &[&str] =
     &["unauthorized", "forbidden", "cross_origin", "invalid", "internal", "overloaded", "poisoned", "stopping"];
+/// Codes that every call with a body may answer with.
+pub(crate) const OF_BODIES: &[&str] = &["invalid_json", "too_large", "unsupported_encoding", "request_timeout"];
+/// Codes that a call without a token may answer with.
+pub(crate) const OPEN: &[&str] = &["cross_origin", "invalid"];
 
 /// An answer that is no success: `{"error":{"code","message","field"?}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +106,12 @@ impl ApiError {
     pub(crate) fn too_large(limit_bytes: usize) -> Self {
         let message = format!("the body is longer than {limit_bytes} bytes: send less in one request");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    pub(crate) fn unsupported_encoding(encoding: &str) -> Self {
+        let message = format!("a body encoded as {encoding} is not read: send it as it is, without Content-Encoding");
+        let field = Some("Content-Encoding".to_owned());
+        Self { field, ..Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", message) }
     }
 
     pub(crate) fn too_slow(limit_seconds: u64) -> Self {
@@ -230,6 +243,12 @@ impl ApiError {
     /// `{code, message, field?}`
     pub(crate) fn fields(&self) -> ErrorFields<'_> {
         ErrorFields { code: self.code, message: &self.message, field: self.field.as_deref() }
+    }
+}
+
+impl Serialize for ApiError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.body().serialize(serializer)
     }
 }
 

@@ -163,6 +163,22 @@ impl Fields {
         }
     }
 
+    /// A whole number in `range` that must be there.
+    pub(crate) fn required_whole(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<u64, Refusal> {
+        self.whole(name, range)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// A list of as many items as `count` says.
+    pub(crate) fn list(&mut self, name: &str, count: RangeInclusive<usize>) -> Result<Option<Vec<Node>>, Refusal> {
+        let wanted = format!("an array of {} to {} items", count.start(), count.end());
+        match self.take(name) {
+            None => Ok(None),
+            Some(Node::List(items)) if count.contains(&items.len()) => Ok(Some(items)),
+            Some(Node::List(items)) => Err(invalid(self.at(name), format!("must be {wanted}, not of {}", items.len()))),
+            Some(other) => Err(self.wrong(name, &wanted, &other)),
+        }
+    }
+
     /// A whole number that fits 32 bits; the engine knows its bounds.
     pub(crate) fn count(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
         let number = self.whole(name, 0..=u64::from(u32::MAX))?;

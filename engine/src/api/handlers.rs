@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-type Answer = Result<HttpResponse, ApiError>;
+pub(super) type Answer = Result<HttpResponse, ApiError>;
 
 pub(super) async fn create(caller: Caller, request: HttpRequest, body: JsonBody) -> Answer {
     let key = idempotency_key(request.headers())?;
@@ -121,8 +121,7 @@ pub(super) async fn history(caller: Caller, id: web::Path<String>, query: Query)
 }
 
 pub(super) async fn occurrence(caller: Caller, id: web::Path<String>) -> Answer {
-    let id: OccurrenceId = id.parse().map_err(|_| ApiError::no_such_occurrence())?;
-    Ok(HttpResponse::Ok().json(OccurrenceBody::from(&caller.engine.occurrence(id).await?)))
+    Ok(HttpResponse::Ok().json(OccurrenceBody::from(&caller.engine.occurrence(occurrence_id(&id)?).await?)))
 }
 
 pub(super) async fn tenant(caller: Caller, name: web::Path<String>) -> Answer {
@@ -182,4 +181,9 @@ fn status(fine: bool) -> HttpResponseBuilder {
 /// An id that does not read names nothing: the answer is the same as for one that is not there.
 fn schedule_id(text: &str) -> Result<ScheduleId, ApiError> {
     text.parse().map_err(|_| ApiError::no_such_schedule())
+}
+
+/// See [`schedule_id`].
+pub(super) fn occurrence_id(text: &str) -> Result<OccurrenceId, ApiError> {
+    text.parse().map_err(|_| ApiError::no_such_occurrence())
 }

@@ -22,6 +22,9 @@ pub(crate) mod render;
 pub(crate) mod request;
 pub(crate) mod routes;
 pub(crate) mod rule_reader;
+pub(crate) mod run_handlers;
+pub(crate) mod run_reader;
+pub(crate) mod run_render;
 pub(crate) mod schemas;
 use std::sync::Arc;
 
@@ -44,7 +47,7 @@ pub(crate) fn fuzz_body(bytes: &[u8], zones: &Arc<ZoneSet>) {
     const NOW: UnixMs = UnixMs(1_793_511_000_000);
     let Some((&choice, body)) = bytes.split_first() else { return };
     let refused = request::parse(body).and_then(|node| {
-        Ok(match choice % 7 {
+        Ok(match choice % 13 {
             0 => spec_reader::new_schedule(node, None).and_then(|new| resolve(&new, NOW, zones).map(drop)),
             1 => spec_reader::patch(node).and_then(|patch| {
                 let stands = Spec::new("acme", Rule::At(NOW));
@@ -54,6 +57,12 @@ pub(crate) fn fuzz_body(bytes: &[u8], zones: &Arc<ZoneSet>) {
             3 => spec_reader::backfill(node).map(drop),
             4 => settings::tenant(node).and_then(|set| set.check()),
             5 => settings::queue(node).and_then(|set| set.check()),
+            6 => run_reader::claim(node).map(drop),
+            7 => run_reader::claim_one(node).map(drop),
+            8 => run_reader::beats(node).map(drop),
+            9 => run_reader::completions(node).map(drop),
+            10 => run_reader::failures(node).map(drop),
+            11 => run_reader::decided(node).map(drop),
             _ => spec_reader::preview(node).map(drop),
         }?)
     });

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    calls::{Access, Body, CALLS, Call},
-    errors::{CODES, COMMON},
+    calls::{Access, Body, CALLS, Call, Verb},
+    errors::{CODES, COMMON, OF_BODIES, OPEN},
     schemas::{of, schemas},
     shape::{Field, object},
 };
@@ -43,13 +43,17 @@ fn operation(call: &Call) -> Value {
         // A server without a file of tokens takes none.
         "security": if call.access == Access::Open { json!([]) } else { json!([{"token": []}, {}]) },
     });
-    if let Some((content_type, fields)) = match call.body {
+    if let Some((content_type, schema)) = match call.body {
         Body::None => None,
-        Body::Json(fields) => Some(("application/json", fields)),
-        Body::Merge(fields) => Some(("application/merge-patch+json", fields)),
-        Body::Lines(fields) => Some(("application/x-ndjson", fields)),
+        Body::Json(fields) => Some(("application/json", object(fields))),
+        Body::Merge(fields) => Some(("application/merge-patch+json", object(fields))),
+        Body::Lines(fields) => Some(("application/x-ndjson", object(fields))),
+        Body::OneOrMany(fields) => {
+            let (one, many) = fields.split_at(fields.len().saturating_sub(1));
+            Some(("application/json", json!({"oneOf": [object(one), object(many)]})))
+        }
     } {
-        operation["requestBody"] = json!({"required": true, "content": {content_type: {"schema": object(fields)}}});
+        operation["requestBody"] = json!({"required": true, "content": {content_type: {"schema": schema}}});
     }
     operation
 }
@@ -89,12 +93,10 @@ fn responses(call: &Call) -> Value {
         let fine = json!({"description": schema, "content": {content_type: {"schema": of(schema)}}});
         responses.insert(status.to_string(), fine);
     }
-    if call.access != Access::Open {
-        for (status, codes) in errors(call) {
-            let problem =
-                json!({"description": codes.join(", "), "content": {"application/json": {"schema": of("Error")}}});
-            responses.insert(status.to_string(), problem);
-        }
+    for (status, codes) in errors(call) {
+        let problem =
+            json!({"description": codes.join(", "), "content": {"application/json": {"schema": of("Error")}}});
+        responses.insert(status.to_string(), problem);
     }
     responses.into()
 }
@@ -102,7 +104,10 @@ fn responses(call: &Call) -> Value {
 /// Status by status, the codes that a call may answer with.
 fn errors(call: &Call) -> Vec<(u16, Vec<&'static str>)> {
     let mut by_status: Vec<(u16, Vec<&str>)> = Vec::new();
-    for (code, status) in CODES.iter().filter(|(code, _)| COMMON.contains(code) || call.errors.contains(code)) {
+    let common = if call.access == Access::Open { OPEN } else { COMMON };
+    let of_bodies = if call.verb == Verb::Get { &[] } else { OF_BODIES };
+    let may = |code| [common, of_bodies, call.errors].iter().any(|codes| codes.contains(code));
+    for (code, status) in CODES.iter().filter(|(code, _)| may(code)) {
         match by_status.iter_mut().find(|(known, _)| known == status) {
             Some((_, codes)) => codes.push(code),
             None => by_status.push((*status, vec![code])),
@@ -174,7 +179,7 @@ mod tests {
         for call in CALLS {
             for code in call.errors {
                 assert!(CODES.iter().any(|(known, _)| known == code), "{code}");
-                assert!(!COMMON.contains(code), "{code} is every call's");
+                assert!(!COMMON.contains(code) && !OF_BODIES.contains(code), "{code} is every call's");
             }
             for (_, schema) in call.answers {
                 assert!(schemas().contains_key(*schema), "{schema}");

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     duration::show_ms,
+    run_render::AttemptBody,
     spec_reader::DEFAULT_MAX_LATENESS_MS,
     words::{self, word},
 };
@@ -12,6 +13,7 @@ use crate::{
     engine::{Backfilled, Described, Forecast, Health, Page, Readiness, Triggered},
     kernel::{
         calendar::{Gap, Warning},
+        evidence::HoldReason,
         id::{OccurrenceId, ScheduleId},
         occurrence::{HistoryItem, Occurrence, Reason, State},
         policy::{Misfire, Retry},
@@ -127,14 +129,14 @@ struct SpecBody<'a> {
 }
 
 #[derive(Serialize)]
-struct MisfireBody {
+pub(super) struct MisfireBody {
     policy: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u32>,
 }
 
 impl MisfireBody {
-    const fn of(misfire: Misfire) -> Self {
+    pub(super) const fn of(misfire: Misfire) -> Self {
         let limit = match misfire {
             Misfire::CatchUp { limit } => Some(limit),
             Misfire::Skip | Misfire::FireOnce => None,
@@ -335,8 +337,9 @@ pub(crate) struct OccurrenceBody<'a> {
     enqueued_at: Option<Instant>,
     state: &'static str,
     reason: Option<&'static str>,
+    holds: Vec<&'static str>,
     attempt_count: u32,
-    attempts: [(); 0],
+    attempts: Vec<AttemptBody<'a>>,
 }
 
 /// Instants that were disposed of together: no occurrence, hence no id.
@@ -375,8 +378,9 @@ impl<'a> From<&'a Occurrence> for OccurrenceBody<'a> {
             enqueued_at: occurrence.enqueued_at.map(Instant),
             state: occurrence.state.as_str(),
             reason: occurrence.reason.map(Reason::as_str),
+            holds: occurrence.holds.iter().copied().map(HoldReason::as_str).collect(),
             attempt_count: occurrence.attempt_count,
-            attempts: [],
+            attempts: occurrence.attempts.iter().map(AttemptBody::from).collect(),
         }
     }
 }
@@ -454,6 +458,6 @@ impl<'a> From<&'a Readiness> for ReadinessBody<'a> {
     }
 }
 
-#[cfg(any())]
+#[cfg(test)]
 #[path = "render_tests.rs"]
 mod tests;

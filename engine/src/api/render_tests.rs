@@ -153,7 +153,7 @@ fn a_history_has_occurrences_and_ranges_without_an_id() {
              "schedule_id": "07070707-0707-0707-0707-070707070707", "version": 2, "tenant": "acme",
              "queue": "billing", "kind": "regular", "lane": "catchup", "scheduled_for": "1970-01-01T00:00:01.000Z",
              "available_at": "1970-01-01T00:00:01.500Z", "enqueued_at": "1970-01-01T00:00:01.501Z",
-             "state": "ENQUEUED", "reason": null, "attempt_count": 0, "attempts": []}
+             "state": "ENQUEUED", "reason": null, "holds": [], "attempt_count": 0, "attempts": []}
         ], "next_cursor": "opaque"})
     );
 }

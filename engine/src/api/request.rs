@@ -125,6 +125,16 @@ pub(crate) fn check_head(head: &HeaderMap, taken: &[Field]) -> Result<(), Refusa
     Ok(())
 }
 
+/// Refuses bodies that would have to be unpacked: what is compressed may be of any length.
+pub(crate) fn check_encoding(head: &HeaderMap) -> Result<(), ApiError> {
+    for encoding in head.get_all(header::CONTENT_ENCODING) {
+        if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
+            return Err(ApiError::unsupported_encoding(&quoted(&String::from_utf8_lossy(encoding.as_bytes()))));
+        }
+    }
+    Ok(())
+}
+
 fn header_text<'a>(head: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
     let Ok(known) = HeaderName::from_bytes(name.as_bytes()) else { return Ok(None) };
     let mut values = head.get_all(known);

@@ -12,6 +12,8 @@ use super::{
     words::{self, Words},
 };
 use crate::kernel::{
+    attempt::Death,
+    evidence::{HoldReason, ScheduleType},
     id::Kind,
     occurrence::{Lane, Reason},
 };
@@ -34,6 +36,17 @@ pub(crate) fn schemas() -> Map<String, Value> {
         ("HistoryPage", page(&json!({"oneOf": [of("Occurrence"), of("Range")]}))),
         ("Occurrence", occurrence()),
         ("Range", range()),
+        ("OccurrencePage", page(&of("Occurrence"))),
+        ("Attempt", attempt()),
+        ("Evidenced", evidenced()),
+        ("Run", run()),
+        ("Claimed", closed(&[("runs", list(&of("Run")))])),
+        ("Beat", closed(&[("lease_expires_at", instant()), ("cancel_requested", boolean())])),
+        ("Beaten", one_or_many("Beat")),
+        ("Completion", closed(&[("state", one_of(words::OCCURRENCE_STATE))])),
+        ("Completed", one_or_many("Completion")),
+        ("Failure", closed(&[("state", one_of(words::OCCURRENCE_STATE)), ("retry_at", or_null(&instant()))])),
+        ("Failed", one_or_many("Failure")),
         ("ImportLine", json!({"oneOf": [of("ImportMade"), of("ImportRefused")]})),
         ("ImportMade", import_made()),
         ("ImportRefused", closed(&[("line", count()), ("error", of("ErrorFields"))])),
@@ -113,7 +126,6 @@ fn page(item: &Value) -> Value {
 }
 
 fn schedule() -> Value {
-    let misfire = closed(&[("policy", one_of(words::MISFIRE)), ("limit", count())]);
     let retry = closed(&[
         ("max_attempts", count()),
         ("base", text()),
@@ -133,7 +145,7 @@ fn schedule() -> Value {
         ("end_at", or_null(&instant())),
         ("payload", or_null(&text())),
         ("payload_base64", or_null(&Shape::Base64.schema())),
-        ("misfire", without(misfire, "limit")),
+        ("misfire", misfire()),
         ("max_lateness", text()),
         ("overlap", one_of(words::OVERLAP)),
         ("flexible_window", or_null(&text())),
@@ -179,8 +191,25 @@ fn receipt() -> Value {
     ])
 }
 
-fn reason() -> Value {
+/// What is answered about one run, or in the same order about each of several.
+fn one_or_many(name: &str) -> Value {
+    let each = json!({"oneOf": [of(name), of("Error")]});
+    json!({"oneOf": [of(name), closed(&[("results", list(&each))])]})
+}
+
+/// Why what is over ended with its schedule.
+fn reason_of_range() -> Value {
     or_null(&one_of_all(&[Reason::Superseded, Reason::Paused, Reason::Canceled], Reason::as_str))
+}
+
+fn reason() -> Value {
+    let plain =
+        [Reason::Superseded, Reason::Paused, Reason::Canceled, Reason::Waiting, Reason::TenantConcurrency].into_iter();
+    let all = plain.chain(Death::ALL.map(Reason::Dead)).chain(HoldReason::ALL.map(Reason::Held));
+    let mut words: Vec<&str> = all.map(Reason::as_str).collect();
+    words.sort_unstable();
+    words.dedup();
+    or_null(&json!({"type": "string", "enum": words}))
 }
 
 fn occurrence() -> Value {
@@ -190,16 +219,89 @@ fn occurrence() -> Value {
         ("version", count()),
         ("tenant", Shape::Name.schema()),
         ("queue", Shape::Name.schema()),
-        ("kind", one_of_all(&[Kind::Regular, Kind::Manual, Kind::Backfill], Kind::as_str)),
+        ("kind", kind()),
         ("lane", one_of_all(&Lane::ALL, Lane::as_str)),
         ("scheduled_for", instant()),
         ("available_at", instant()),
         ("enqueued_at", or_null(&instant())),
         ("state", one_of(words::OCCURRENCE_STATE)),
         ("reason", reason()),
+        ("holds", list(&hold())),
         ("attempt_count", count()),
-        ("attempts", list(&json!({"type": "object"}))),
+        ("attempts", list(&of("Attempt"))),
     ])
+}
+
+fn attempt() -> Value {
+    let results = json!({"type": "string", "enum": ["succeeded", "failed", "lease_expired", "restarted"]});
+    closed(&[
+        ("attempt", count()),
+        ("worker", text()),
+        ("started_at", instant()),
+        ("finished_at", or_null(&instant())),
+        ("lease_expires_at", instant()),
+        ("result", or_null(&results)),
+        ("class", or_null(&one_of(words::FAILURE_CLASS))),
+        ("message", or_null(&text())),
+        ("result_ref", or_null(&text())),
+    ])
+}
+
+fn kind() -> Value {
+    one_of_all(&[Kind::Regular, Kind::Manual, Kind::Backfill], Kind::as_str)
+}
+
+fn misfire() -> Value {
+    without(closed(&[("policy", one_of(words::MISFIRE)), ("limit", count())]), "limit")
+}
+
+fn run() -> Value {
+    closed(&[
+        ("occurrence_id", id()),
+        ("schedule_id", id()),
+        ("version", count()),
+        ("tenant", Shape::Name.schema()),
+        ("kind", kind()),
+        ("scheduled_for", instant()),
+        ("available_at", instant()),
+        ("attempt", count()),
+        ("payload", or_null(&text())),
+        ("payload_base64", or_null(&Shape::Base64.schema())),
+        ("lease_token", Shape::Token.schema()),
+        ("lease_expires_at", instant()),
+        ("deadline", or_null(&instant())),
+    ])
+}
+
+fn evidenced() -> Value {
+    let types = [ScheduleType::Cron, ScheduleType::Interval, ScheduleType::OneOff];
+    let jitter = closed(&[("window_ms", count()), ("offset_ms", json!({"type": "integer"}))]);
+    let evidence = closed(&[
+        ("job_id", or_null(&id())),
+        ("schedule_type", or_null(&one_of_all(&types, ScheduleType::as_str))),
+        ("schedule_expression", or_null(&text())),
+        ("timezone", or_null(&text())),
+        ("last_run_at", or_null(&instant())),
+        ("next_run_at", or_null(&instant())),
+        ("missed_run_policy", or_null(&misfire())),
+        ("jitter_window", or_null(&jitter)),
+        ("lease_id", or_null(&Shape::Token.schema())),
+        ("lease_owner", or_null(&text())),
+        ("lease_expires_at", or_null(&instant())),
+        ("idempotency_key", or_null(&id())),
+        ("attempt", or_null(&count())),
+        ("retry_budget", or_null(&closed(&[("limit", or_null(&count())), ("used", count())]))),
+        ("backoff_state", or_null(&closed(&[("delay_ms", count())]))),
+        ("run_state", or_null(&one_of(words::OCCURRENCE_STATE))),
+        ("result_ref", or_null(&text())),
+        ("review_owner", or_null(&text())),
+    ]);
+    let decision = json!({"type": "string", "enum": ["RUN", "RUN_CATCH_UP", "HOLD"]});
+    closed(&[("evidence", evidence), ("decision", decision), ("reasons", list(&hold()))])
+}
+
+fn hold() -> Value {
+    one_of_all(&HoldReason::ALL, HoldReason::as_str)
 }
 
 fn range() -> Value {
@@ -207,7 +309,7 @@ fn range() -> Value {
         ("occurrence_id", json!({"type": "null"})),
         ("kind", json!({"type": "string", "enum": ["regular", "backfill"]})),
         ("state", one_of(words::OCCURRENCE_STATE)),
-        ("reason", reason()),
+        ("reason", reason_of_range()),
         ("scheduled_for", instant()),
         ("scheduled_until", instant()),
         ("count", count()),

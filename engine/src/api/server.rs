@@ -80,6 +80,8 @@ pub(crate) fn server(
         .max_connection_rate(connections())
         .client_request_timeout(HEAD_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
+        // A worker that went away while it waited must not be granted what another one could run.
+        .h1_allow_half_closed(false)
         .shutdown_timeout(DRAIN_SECONDS)
         .disable_signals();
     let server = match transport {

@@ -32,6 +32,8 @@ pub(crate) enum Shape {
     Name,
     /// A UUID.
     Id,
+    /// A lease token.
+    Token,
     /// Bytes as standard base64 with padding.
     Base64,
     /// An RFC 3339 instant.
@@ -46,6 +48,8 @@ pub(crate) enum Shape {
     Words(fn() -> Vec<&'static str>),
     /// An object with these fields and no others.
     Object(&'static [Field]),
+    /// 1 to so many objects with these fields.
+    List(&'static [Field], usize),
 }
 
 impl Shape {
@@ -60,6 +64,7 @@ impl Shape {
             Self::Text => json!({"type": "string"}),
             Self::Name => json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"}),
             Self::Id => json!({"type": "string", "format": "uuid"}),
+            Self::Token => json!({"type": "string", "pattern": "^[0-9a-f]{24}$"}),
             Self::Base64 => json!({"type": "string", "contentEncoding": "base64"}),
             Self::Instant => json!({"type": "string", "format": "date-time"}),
             Self::Duration => json!({"type": "string", "examples": ["500ms", "30s", "5m", "24h"]}),
@@ -67,6 +72,9 @@ impl Shape {
             Self::Bool => json!({"type": "boolean"}),
             Self::Words(words) => json!({"type": "string", "enum": words()}),
             Self::Object(fields) => object(fields),
+            Self::List(fields, most) => {
+                json!({"type": "array", "items": object(fields), "minItems": 1, "maxItems": most})
+            }
         }
     }
 }

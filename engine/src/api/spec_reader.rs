@@ -262,6 +262,6 @@ fn retry(spec: &mut Fields) -> Result<Option<RetryChanges>, Refusal> {
     }))
 }
 
-#[cfg(any())]
+#[cfg(test)]
 #[path = "spec_reader_tests.rs"]
 mod tests;

@@ -1,6 +1,7 @@
 //! The words of the API that stand for choices: one table each, read and written from the same place.
 
 use crate::kernel::{
+    attempt::{FailureClass, Resolution},
     calendar::{DayMatch, FoldChoice, Gap, LocalFold},
     occurrence::State,
     policy::{Effect, Misfire, Overlap},
@@ -51,6 +52,16 @@ pub(crate) const OCCURRENCE_STATE: Words<State> = &[
     (State::Missed.as_str(), State::Missed),
     (State::SkippedOverlap.as_str(), State::SkippedOverlap),
     (State::Canceled.as_str(), State::Canceled),
+];
+pub(crate) const FAILURE_CLASS: Words<FailureClass> = &[
+    (FailureClass::Permanent.as_str(), FailureClass::Permanent),
+    (FailureClass::Transient.as_str(), FailureClass::Transient),
+    (FailureClass::Canceled.as_str(), FailureClass::Canceled),
+];
+pub(crate) const RESOLUTION: Words<Resolution> = &[
+    (Resolution::Retry.as_str(), Resolution::Retry),
+    (Resolution::Succeeded.as_str(), Resolution::Succeeded),
+    (Resolution::Dead.as_str(), Resolution::Dead),
 ];
 
 /// The words of a choice.

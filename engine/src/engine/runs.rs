@@ -13,7 +13,7 @@ use crate::{
         id::{OccurrenceId, ScheduleId, check_name},
         lease::LeaseToken,
         occurrence::{Occurrence, State},
-        shard::{CLAIM_LIMIT, LEASE_MS_AT_MOST, RunError},
+        shard::{CLAIM_LIMIT, RunError},
     },
     shell::{
         ask::{Ask, ReplyTo},
@@ -26,7 +26,7 @@ use crate::{
 pub use crate::{
     kernel::{
         attempt::{FailureClass, Resolution},
-        shard::{Beat, Decided, FailedRun, Outcome, Pile, ReviewRefusal, Speaking},
+        shard::{Beat, Decided, FailedRun, LEASE_MS_AT_MOST, Outcome, Pile, RESULT_REF_BYTES, ReviewRefusal, Speaking},
     },
     shell::run_ask::ClaimedRun,
 };
@@ -261,7 +261,8 @@ impl Engine {
         for answer in futures_util::future::join_all(asked).await {
             answers.push(answer?.into_iter());
         }
-        let answer = |shard: usize| answers.get_mut(shard).and_then(Iterator::next).unwrap_or(Err(RunError::StaleLease));
+        let answer =
+            |shard: usize| answers.get_mut(shard).and_then(Iterator::next).unwrap_or(Err(RunError::StaleLease));
         Ok(shards.into_iter().map(answer).collect())
     }
 
@@ -399,7 +400,11 @@ fn check_text(field: &'static str, text: &str, at_least: usize) -> Result<(), Re
         return Err(Refusal::new(RefusalCode::Invalid, field, message));
     }
     if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
-        return Err(Refusal::new(RefusalCode::Invalid, field, format!("{field} has control characters: leave them out")));
+        return Err(Refusal::new(
+            RefusalCode::Invalid,
+            field,
+            format!("{field} has control characters: leave them out"),
+        ));
     }
     Ok(())
 }

@@ -111,6 +111,10 @@ pub enum Death {
 }
 
 impl Death {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Deadline, Self::Permanent, Self::MaxAttempts, Self::RetryBudgetExhausted, Self::Resolved];
+
     /// The word users see.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -8,7 +8,9 @@ use crate::kernel::{
     id::{Kind, OccurrenceId, ScheduleId},
     lease::LeaseToken,
     occurrence::{Occurrence, State},
-    shard::{Beat, ClaimRefusal, Decided, FailedRun, Outcome, Pile, PilePage, PilePlace, ReviewRefusal, RunError, Speaking},
+    shard::{
+        Beat, ClaimRefusal, Decided, FailedRun, Outcome, Pile, PilePage, PilePlace, ReviewRefusal, RunError, Speaking,
+    },
     time::UnixMs,
 };
 

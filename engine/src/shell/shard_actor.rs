@@ -170,7 +170,8 @@ impl ShardActor {
 
     /// When the shard wants time at the latest, by the wall clock. Leases and back-offs run by another clock.
     fn next_wake(&self, reading: Reading) -> Option<UnixMs> {
-        let lapse = self.shard.next_lapse_ms().map(|at_ms| reading.wall.plus(at_ms.saturating_sub(reading.boottime_ms)));
+        let lapse =
+            self.shard.next_lapse_ms().map(|at_ms| reading.wall.plus(at_ms.saturating_sub(reading.boottime_ms)));
         self.shard.next_wake().into_iter().chain(lapse).min()
     }
 

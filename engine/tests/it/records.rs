@@ -5,10 +5,10 @@ use countwheel::kernel::{
     evidence::HoldReason,
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
-        BackfillExpanded, BackfillRequested, Canceled, Claimed, Closing, Died, Enqueued, Held, LateResult,
-        LocalBody, Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed,
-        Resolved, Resumed, RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet,
-        Then, Time, Triggered, Updated, Waited, numbers_of, runs_of,
+        BackfillExpanded, BackfillRequested, Canceled, Claimed, Closing, Died, Enqueued, Held, LateResult, LocalBody,
+        Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed, Resolved, Resumed,
+        RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet, Then, Time,
+        Triggered, Updated, Waited, numbers_of, runs_of,
     },
     tenant::{QueueSettings, Quotas, TenantSettings},
 };

@@ -162,6 +162,8 @@ async fn serve(plan: Plan) -> Result<(), ServeError> {
             return ended.map_err(ServeError::Server);
         }
     }
+    // Who waits for work is answered at once: the server would wait for them.
+    engine.end_waiting();
     handle.stop(true).await;
     engine.stop().await?;
     tracing::info!("stopped");

@@ -15,7 +15,7 @@ use crate::{
     shell::{
         ask::ReplyTo,
         local_queue::Tenants,
-        run_ask::{ClaimedRun, Claimant, RunAsk, Served},
+        run_ask::{Claimant, ClaimedRun, RunAsk, Served},
     },
 };
 
@@ -49,7 +49,7 @@ impl ShardActor {
                 let (answers, lsn) =
                     self.decide(|shard, _, _| of_queue(shard, beats, &queue, |shard, beats| shard.heartbeat(beats)));
                 self.answer(reply, lsn, answers);
-            },
+            }
             RunAsk::Complete { done, queue, reply } => {
                 self.run_call(reply, |shard, now, turn| {
                     of_queue(shard, done, &queue, |shard, done| shard.complete(done, now, turn))
@@ -62,9 +62,9 @@ impl ShardActor {
                 });
                 self.call_the_skipped();
             }
-            RunAsk::Replay { id, tenant, reply } => self.run_call(reply, |shard, now, turn| {
-                split(shard.replay_dead(id, tenant.as_deref(), now, turn))
-            }),
+            RunAsk::Replay { id, tenant, reply } => {
+                self.run_call(reply, |shard, now, turn| split(shard.replay_dead(id, tenant.as_deref(), now, turn)))
+            }
             RunAsk::Resolve { id, tenant, decided, reply } => self.run_call(reply, |shard, now, turn| {
                 split(shard.resolve_held(id, tenant.as_deref(), decided, now, turn))
             }),

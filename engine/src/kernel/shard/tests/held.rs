@@ -98,7 +98,8 @@ fn three_workers_after_a_six_hour_outage_with_an_unknown_outcome_run_nothing() {
     rig.shard.queue_ready();
     rig.go(at("14:00:00"));
     rig.go(at("14:00:30"));
-    let held: Vec<_> = rig.shard.pile(Pile::Held, Some("acme"), None, 10).items.into_iter().map(|held| held.holds).collect();
+    let held: Vec<_> =
+        rig.shard.pile(Pile::Held, Some("acme"), None, 10).items.into_iter().map(|held| held.holds).collect();
     assert_eq!(held, [vec![HoldReason::LeaseExpiredOutcomeUnknown], vec![HoldReason::CatchUpReview]]);
     for worker in ["w1", "w2", "w3"] {
         let answers = rig.claim_as(worker, &[0, 1], at("14:00:31"));

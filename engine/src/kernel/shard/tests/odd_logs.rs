@@ -9,9 +9,8 @@ use super::{
 use crate::kernel::{
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
-        BackfillExpanded, BackfillRequested, Canceled, Closing, Enqueued, Lost, Materialized, Misfired,
-        Named, Opened, Paused, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody, Time, Triggered,
-        Updated,
+        BackfillExpanded, BackfillRequested, Canceled, Closing, Enqueued, Lost, Materialized, Misfired, Named, Opened,
+        Paused, RangeBody, Record, Resumed, RuleBody, ScheduleCreated, SpecBody, Time, Triggered, Updated,
     },
     schedule::ScheduleState,
     shard::{Config, Shard, Turn},
