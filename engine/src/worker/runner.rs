@@ -48,13 +48,25 @@ impl Runner {
             None => count(&figures.unanswered),
             Some((Claim::Settled(code), _)) => {
                 count(&figures.refused);
-                tracing::debug!(occurrence = %delivery.told.occurrence_id, code, "not to be run");
+                self.note_refusal(delivery, &code);
                 self.shared.acknowledge(&delivery.place);
             }
             Some((Claim::Granted(granted), asked_at)) => {
                 count(&figures.granted);
                 self.attempt(delivery, &granted, asked_at);
             }
+        }
+    }
+
+    fn note_refusal(&mut self, delivery: &Delivery, code: &str) {
+        let occurrence = delivery.told.occurrence_id;
+        if code == "not_found" {
+            // Forgotten after a long time; or this is another engine's Redis, or the token is for another queue.
+            if let Some(held_back) = self.log_gate.admit(Instant::now()) {
+                tracing::warn!(%occurrence, held_back, "the engine knows no such occurrence: are urls and token right");
+            }
+        } else {
+            tracing::debug!(%occurrence, code, "not to be run");
         }
     }
 

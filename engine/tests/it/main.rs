@@ -25,7 +25,6 @@ mod kills_of_changes;
 mod player;
 mod queue_conformance;
 mod records;
-mod runs;
 #[cfg(feature = "redis")]
 mod redis_faults;
 #[cfg(feature = "redis")]
@@ -39,6 +38,7 @@ mod redis_server;
 mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
+mod runs;
 mod server;
 mod settings;
 #[cfg(feature = "worker")]
