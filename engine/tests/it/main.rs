@@ -51,3 +51,9 @@ mod tcp_proxy;
 mod tls;
 #[cfg(feature = "worker")]
 mod worker;
+#[cfg(all(feature = "worker", feature = "server"))]
+mod worker_deaths;
+#[cfg(all(feature = "worker", feature = "server"))]
+mod worker_python;
+#[cfg(all(feature = "worker", feature = "server"))]
+mod workers_and_server;
