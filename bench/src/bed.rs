@@ -88,6 +88,11 @@ impl Bed {
         Ok(Self { engine, redis, dir })
     }
 
+    /// The directory that the data directory lies in.
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     /// The streams that the engine writes: every queue, shard and lane that these experiments use.
     pub(crate) fn streams(&self, queues: usize) -> Vec<String> {
         let shards = self.engine.health().shards;

@@ -21,10 +21,13 @@ mod make;
 mod read_back;
 mod report;
 mod rules;
+mod runs;
 mod seen;
+mod server;
 mod steady;
 mod storm;
 mod wall;
+mod workers;
 
 use error::BenchError;
 
@@ -44,12 +47,24 @@ enum Experiment {
     Fairness(fairness::Options),
     /// One tenant's catch-up after an outage beside others' steady work.
     Storm(storm::Options),
+    /// Claiming and completing what waits in the embedded queue.
+    Runs(runs::Options),
+    /// Worker processes that are killed at random, until everything has come to its end.
+    Workers(workers::Options),
+    #[command(hide = true)]
+    WorkerChild(workers::ChildOptions),
     /// A steady rate, spread evenly over the milliseconds.
     Steady(steady::Options),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Experiment::WorkerChild(options) = &cli.experiment {
+        return match workers::child(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error),
+        };
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let outcome = runtime.map_err(BenchError::from).and_then(|runtime| {
         runtime.block_on(async {
@@ -57,6 +72,9 @@ fn main() -> ExitCode {
                 Experiment::Burst(options) => Ok((burst::run(&options).await?, options.setup.json)),
                 Experiment::Fairness(options) => Ok((fairness::run(&options).await?, options.setup.json)),
                 Experiment::Storm(options) => Ok((storm::run(&options).await?, options.setup.json)),
+                Experiment::Runs(options) => Ok((runs::run(&options).await?, options.setup.json)),
+                Experiment::Workers(options) => Ok((workers::run(&options)?, options.setup.json)),
+                Experiment::WorkerChild(_) => unreachable!("it was run above"),
                 Experiment::Steady(options) => Ok((steady::run(&options).await?, options.setup.json)),
             }
         })
@@ -66,9 +84,11 @@ fn main() -> ExitCode {
             report.print(json);
             if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(error) => {
-            eprintln!("countwheel-bench: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &BenchError) -> ExitCode {
+    eprintln!("countwheel-bench: {error}");
+    ExitCode::FAILURE
 }

@@ -51,6 +51,12 @@ impl Report {
         self.broken += found.absent + found.duplicates + found.unexpected + early;
     }
 
+    /// What should have ended and did not; any of it makes the experiment fail.
+    pub(crate) fn set_absent(&mut self, absent: u64) {
+        self.set("absent", absent);
+        self.broken += absent;
+    }
+
     /// What the log took, a delivered occurrence; nothing else went on meanwhile.
     pub(crate) fn set_log(&mut self, log: Written, occurrences: f64) {
         self.set("wal_bytes_per_occurrence", log.record_bytes as f64 / occurrences);

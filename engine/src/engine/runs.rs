@@ -131,10 +131,13 @@ impl Engine {
                 Some((key, turn)) => self.serve_and_keep(asked, key, turn).await?,
             };
             let left = until.saturating_duration_since(Instant::now());
-            if !runs.is_empty() || left.is_zero() || arrivals.is_closed() {
+            if !runs.is_empty() || left.is_zero() {
                 return Ok(runs);
             }
             let _ = tokio::time::timeout(left.min(LOOK_AGAIN), arrived).await;
+            if arrivals.is_closed() {
+                return Ok(Vec::new());
+            }
         }
     }
 

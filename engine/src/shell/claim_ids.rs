@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(ids.runs(&key(2), 499).map(|runs| runs.len()), Some(2));
         assert_eq!((ids.runs(&key(2), 500), ids.runs(&key(1), 999).is_some()), (None, true));
         assert_eq!(ids.runs(&key(1), 1_000), None);
-        assert_eq!((ids.table().by_end.len(), ids.table().bytes), (0, 0));
+        let table = ids.table();
+        assert_eq!((table.by_end.len(), table.bytes), (0, 0));
     }
 
     #[test]

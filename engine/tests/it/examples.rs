@@ -69,3 +69,24 @@ fn a_small_tenant_does_not_wait_for_a_large_one() {
     let place: u32 = said.split_whitespace().nth(8).and_then(|word| word.parse().ok()).expect("a number");
     assert!((10..200).contains(&place), "{said}");
 }
+
+#[test]
+fn the_overlap_policies_decide_between_workers_that_claim_at_once() {
+    assert_eq!(
+        said("overlap"),
+        "ALLOW: 6 ran, 0 skipped, 4 at a time\nSKIP_IF_RUNNING: 2 ran, 4 skipped, 1 at a time\nQUEUE_ONE: 3 ran, 3 skipped, 1 at a time\n"
+    );
+}
+
+#[test]
+fn what_must_not_repeat_is_held_until_a_person_decides() {
+    let said = said("held");
+    for line in [
+        "HELD: lease_expired_outcome_unknown",
+        "a late answer: the lease is over",
+        "owner Some(\"treasury\"), result Some(\"tx-4711\")",
+        "resolved: SUCCEEDED",
+    ] {
+        assert!(said.contains(line), "{line:?} is missing: {said}");
+    }
+}

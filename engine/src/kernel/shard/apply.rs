@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Shard, StreamMemory, Turn, occurrences::Holder, stream_of};
+use super::{Shard, StreamMemory, Turn, apply_runs::is_entry_of, occurrences::Holder, stream_of, unsettled::Entries};
 use crate::kernel::{
     gate::Lsn,
     id::Kind,
@@ -68,6 +68,7 @@ impl Shard {
                 self.permits.queue_named(self.queues.name(number).expect("it was just named"));
                 self.settings.add_queue();
                 self.streams.extend([StreamMemory::default(); 3]);
+                self.entries.resize_with(self.streams.len(), Entries::default);
             }
             Record::ScheduleCreated(created) => self.apply_created(created)?,
             Record::Canceled(canceled) => self.apply_canceled(canceled)?,
@@ -160,9 +161,11 @@ impl Shard {
         self.check(!enqueued.runs.is_empty(), || "nothing was enqueued".to_owned())?;
         let mut entry = EntryId { generation: enqueued.generation, counter: enqueued.first_counter };
         for number in numbers_of(&enqueued.runs) {
-            self.enqueue(OccurrenceNo(number), entry, at);
+            self.enqueue(OccurrenceNo(number), (enqueued.stream, entry), at);
             entry.counter = entry.counter.saturating_add(1);
         }
+        let occurrences = &self.occurrences;
+        self.entries[enqueued.stream as usize].sweep(|entry, number| is_entry_of(occurrences, entry, number));
         let last = EntryId { counter: entry.counter.saturating_sub(1), ..entry };
         self.streams[enqueued.stream as usize] = StreamMemory { last: Some(last), added: enqueued.added };
         Ok(())
@@ -183,10 +186,14 @@ impl Shard {
     }
 
     /// The queue's acceptance; for what was accepted before, only the new place is noted.
-    fn enqueue(&mut self, number: OccurrenceNo, entry: EntryId, at: UnixMs) {
+    fn enqueue(&mut self, number: OccurrenceNo, (stream, entry): (u32, EntryId), at: UnixMs) {
         self.occurrences.hold(number, Holder::Nobody);
         let Some(row) = self.occurrences.row_mut(number) else { return };
         row.entry = Some(entry);
+        // The embedded queue has no consumers that only acknowledge.
+        if row.is_tracked && !self.config.is_embedded {
+            self.entries[stream as usize].push(entry, number);
+        }
         if matches!(row.state, State::Scheduled | State::RetryWait) {
             self.note_first_acceptance(number, at);
             self.move_to(number, State::Enqueued, None);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::{
     Inconsistent, Shard,
     claims::{CLAIM_LIMIT, LEASE_MS_AT_MOST},
-    occurrences::Holder,
-    stream_of,
+    occurrences::{Holder, Occurrences},
 };
 use crate::kernel::{
     attempt::{Attempt, AttemptResult, Death, Resolution},
@@ -243,21 +242,17 @@ impl Shard {
             self.touch(schedule)?;
             self.end(number);
         }
+        let Settled { stream, generation, counter } = *settled;
+        self.entries[stream as usize].forget_through(EntryId { generation, counter });
         Ok(())
     }
 
     /// What consumers acknowledged without ever asking for it: it is theirs, and done.
     pub(super) fn settled_rows(&self, settled: &Settled) -> Vec<OccurrenceNo> {
         let through = EntryId { generation: settled.generation, counter: settled.counter };
-        let stream = stream_of(settled.stream);
-        let is_settled = |number: &OccurrenceNo| {
-            let row = self.occurrences.row(*number).expect("what is unsettled has a row");
-            row.state == State::Enqueued
-                && row.stream() == stream
-                && row.entry.is_some_and(|entry| entry <= through)
-                && self.runs.of(*number).is_none()
-        };
-        self.runs.unsettled().filter(is_settled).collect()
+        let Some(entries) = self.entries.get(settled.stream as usize) else { return Vec::new() };
+        let rows = entries.through(through).filter(|(entry, number)| is_entry_of(&self.occurrences, *entry, *number));
+        rows.map(|(_, number)| number).filter(|number| self.runs.of(*number).is_none()).collect()
     }
 
     pub(super) fn apply_late_result(&mut self, late: &LateResult) -> Result<(), Inconsistent> {
@@ -265,4 +260,10 @@ impl Shard {
         self.runs.entry(number).review_mut().late_result = Some(late.result_ref.clone());
         Ok(())
     }
+}
+
+/// Whether an entry is the one by which a queue that is followed holds an occurrence.
+pub(super) fn is_entry_of(occurrences: &Occurrences, entry: EntryId, number: OccurrenceNo) -> bool {
+    let row = occurrences.row(number);
+    row.is_some_and(|row| row.state == State::Enqueued && row.is_tracked && row.entry == Some(entry))
 }

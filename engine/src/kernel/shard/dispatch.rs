@@ -91,9 +91,6 @@ impl Shard {
         };
         self.record(Record::Enqueued(record), now, turn);
         turn.urge(Urgency::Within(ENQUEUED_WITHIN_MS));
-        for (&number, counter) in numbers.iter().zip(first.counter..) {
-            self.note_unclaimed(number, EntryId { counter, ..first });
-        }
         let counter = first.counter.saturating_add(numbers.len() as u64 - 1);
         turn.recorded.push((self.lsn, stream, EntryId { counter, ..first }));
     }

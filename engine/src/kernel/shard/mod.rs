@@ -39,6 +39,7 @@ mod settings;
 mod shared;
 mod turn;
 mod unclaimed;
+mod unsettled;
 mod versions;
 mod workers;
 
@@ -69,6 +70,7 @@ use schedules::{ScheduleRow, Schedules, Superseded};
 use settings::Settings;
 use shared::SharedPolicies;
 use unclaimed::Unclaimed;
+use unsettled::Entries;
 use workers::Workers;
 
 use super::{
@@ -205,6 +207,8 @@ pub struct Shard {
     /// Whether an occurrence that had ended was ever dropped.
     has_forgotten: bool,
     streams: Vec<StreamMemory>,
+    /// Beside each stream: what of it consumers may acknowledge without a claim.
+    entries: Vec<Entries>,
     opened: Option<Opened>,
     log_time: UnixMs,
     lsn: Lsn,
@@ -275,6 +279,7 @@ impl Shard {
             live: 0,
             has_forgotten: false,
             streams: Vec::new(),
+            entries: Vec::new(),
             opened: None,
             log_time: UnixMs::MIN,
             lsn: Lsn(0),

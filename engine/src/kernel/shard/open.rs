@@ -106,7 +106,6 @@ impl Shard {
         }
         self.tell_retries(now);
         if !self.config.is_embedded {
-            self.rebuild_unclaimed();
             self.unread_below = self.occurrences.next();
         }
     }

@@ -95,12 +95,13 @@ impl Shard {
     }
 
     /// Extends leases. Nothing is logged: a restart gives every lease its whole length.
-    pub fn heartbeat(&mut self, beats: &[Speaking<u64>]) -> Answers<Beat> {
+    pub fn heartbeat(&mut self, beats: &[Speaking<u64>], now: UnixMs) -> Answers<Beat> {
+        let base = now.max(self.log_time);
         let mut rests_on = Lsn(0);
         let answers = beats.iter().map(|beat| {
             let number = self.leased(beat.occurrence, beat.token)?;
             let lease_ms = i64::try_from(beat.said).unwrap_or(i64::MAX).clamp(1, super::claims::LEASE_MS_AT_MOST);
-            let expires_at = self.log_time.plus(lease_ms);
+            let expires_at = base.plus(lease_ms);
             let schedule = self.occurrences.row(number).expect("it is leased").schedule;
             rests_on = rests_on.max(self.schedule(schedule).changed);
             self.runs.set_lapse(number, Some(self.elapsed_ms.saturating_add(lease_ms)));

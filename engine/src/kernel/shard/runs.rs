@@ -5,7 +5,7 @@ use std::{
     ops::Bound,
 };
 
-use super::people::PilePlace;
+use super::{people::PilePlace, unsettled::Unsettled};
 use crate::kernel::{
     attempt::{Attempt, AttemptResult, Resolution},
     evidence::HoldReason,
@@ -99,7 +99,7 @@ impl Run {
 pub(super) struct Runs {
     by_number: BTreeMap<OccurrenceNo, Run>,
     /// By schedule: what a queue follows and has not ended (ENQUEUED, RUNNING, RETRY_WAIT, HELD).
-    unsettled: BTreeSet<(u32, OccurrenceNo)>,
+    unsettled: Unsettled,
     /// By tenant: what is DEAD, and since when.
     dead: BTreeMap<u32, BTreeSet<(UnixMs, OccurrenceNo)>>,
     /// By tenant: what is HELD.
@@ -134,21 +134,15 @@ impl Runs {
 
     pub(super) fn set_unsettled(&mut self, schedule: u32, number: OccurrenceNo, is_unsettled: bool) {
         if is_unsettled {
-            self.unsettled.insert((schedule, number));
+            self.unsettled.insert(schedule, number);
         } else {
-            self.unsettled.remove(&(schedule, number));
+            self.unsettled.remove(schedule, number);
         }
     }
 
     /// What a queue follows of a schedule and has not ended, oldest number first.
     pub(super) fn unsettled_of(&self, schedule: u32) -> impl Iterator<Item = OccurrenceNo> {
-        let all = (schedule, OccurrenceNo(0))..=(schedule, OccurrenceNo(u64::MAX));
-        self.unsettled.range(all).map(|(_, number)| *number)
-    }
-
-    /// What queues follow and has not ended.
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = OccurrenceNo> {
-        self.unsettled.iter().map(|(_, number)| *number)
+        self.unsettled.of(schedule)
     }
 
     pub(super) fn set_held(&mut self, tenant: u32, number: OccurrenceNo, is_held: bool) {

@@ -46,8 +46,8 @@ impl ShardActor {
             }
             RunAsk::Heartbeat { beats, queue, reply } => {
                 // Nothing is written: a lease is extended on a full disk too.
-                let (answers, lsn) =
-                    self.decide(|shard, _, _| of_queue(shard, beats, &queue, |shard, beats| shard.heartbeat(beats)));
+                let (answers, lsn) = self
+                    .decide(|shard, now, _| of_queue(shard, beats, &queue, |shard, beats| shard.heartbeat(beats, now)));
                 self.answer(reply, lsn, answers);
             }
             RunAsk::Complete { done, queue, reply } => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::kernel::{
-    occurrence::{OccurrenceNo, State},
+    occurrence::State,
     shard::{
         Shard,
         occurrences::{Holder, OccurrenceRow},
@@ -20,11 +20,10 @@ pub(super) fn derived_state(shard: &Shard) {
     };
     let rows = || shard.occurrences.iter();
     assert_eq!(shard.live(), rows().filter(|(_, row)| is_live(row)).count());
-    let unsettled: BTreeSet<OccurrenceNo> = shard.runs.unsettled().collect();
     for (number, row) in rows() {
         let is_unsettled =
             matches!(row.state, State::Enqueued | State::Running | State::RetryWait | State::Held) && row.is_tracked;
-        assert_eq!(unsettled.contains(&number), is_unsettled, "{row:?}");
+        assert_eq!(shard.runs.unsettled_of(row.schedule).any(|other| other == number), is_unsettled, "{row:?}");
         let (dead, held) = (shard.runs.dead(Some(row.tenant), None), shard.runs.held(Some(row.tenant), None));
         assert_eq!(dead.filter(|dead| dead.number == number).count(), usize::from(row.state == State::Dead));
         assert_eq!(held.filter(|held| held.number == number).count(), usize::from(row.state == State::Held));

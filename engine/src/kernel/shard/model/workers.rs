@@ -104,9 +104,9 @@ impl World {
     pub(super) fn beat(&mut self, script: &mut Script<'_>) {
         let Some(lease) = self.draw_lease(script) else { return };
         let lease_ms = LEASES_MS[script.below(LEASES_MS.len())];
-        self.command_time();
+        let now = self.command_time();
         let beat = Speaking { occurrence: lease.id, token: lease.token, said: lease_ms };
-        let (answers, _) = self.shard.heartbeat(&[beat]);
+        let (answers, _) = self.shard.heartbeat(&[beat], now);
         assert_eq!(answers[0].is_ok(), self.is_valid(&lease), "{lease:?} at {}: {answers:?}", self.boottime_ms);
         if answers[0].is_ok() {
             let ends_at_ms = self.boottime_ms + i64::try_from(lease_ms).expect("a minute");

@@ -231,7 +231,7 @@ impl Rig {
     pub(super) fn beat(&mut self, run: &Granted, now: UnixMs) -> Result<Beat, RunError> {
         self.shard.set_elapsed(now.0);
         let beat = Speaking { occurrence: run.occurrence_id, token: run.token, said: LEASE_MS };
-        self.shard.heartbeat(&[beat]).0.swap_remove(0)
+        self.shard.heartbeat(&[beat], now).0.swap_remove(0)
     }
 
     /// A person replays a DEAD occurrence.
