@@ -11,7 +11,7 @@ use ureq::{
 };
 
 use super::error::{ClientError, line_of};
-use crate::http_trust::{self, TrustError};
+use crate::http_trust;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -173,7 +173,7 @@ fn trusting(builder: ConfigBuilder<AgentScope>, ca: Option<&Path>) -> Result<Con
     http_trust::trusting(builder, ca).map_err(|error| {
         ClientError::Usage(match error {
             #[cfg(feature = "tls")]
-            TrustError::File { .. } => format!("--ca {error}"),
+            http_trust::TrustError::File { .. } => format!("--ca {error}"),
             error => error.to_string(),
         })
     })
