@@ -126,7 +126,7 @@ impl Tile {
             NewRule::from(CronSpec::new(expr, ZONES[self.index / CRON_EVERY % ZONES.len()].name()))
         } else {
             let every = Duration::from_millis(PERIOD_MS.unsigned_abs());
-            NewRule::Every { every, anchor: Some(self.first()) }
+            NewRule::Every { every, anchor: Some(self.first()), basis: None }
         };
         schedule(rule, self.index, setup).start_at(self.from).end_at(self.to)
     }

@@ -160,7 +160,7 @@ async fn in_process(
         let asked = Instant::now();
         let runs = bed.engine.claim(&queue_name(number % setup.queues), &Claim::new("solo")).await?;
         if runs.is_empty() {
-            break;
+            continue;
         }
         solo.push(nanos(asked));
         drain::complete(&bed.engine, &runs).await;
@@ -232,7 +232,7 @@ fn over_http(options: &Options, setup: &Setup) -> Result<(Worked, Vec<i64>, Vec<
         let asked = Instant::now();
         let runs = claim(&client, number % setup.queues, 1)?;
         if runs.is_empty() {
-            break;
+            continue;
         }
         solo.push(nanos(asked));
         complete(&client, &runs)?;

@@ -380,7 +380,7 @@ pub(crate) const CALLS: &[Call] = &[
     },
     Call {
         path: "/v1/runs/complete",
-        summary: "A run, or several, succeeded; repeated, the answer is the same",
+        summary: "A run, or several, succeeded; repeated, it is answered again and nothing more is done",
         body: Body::OneOrMany(run_reader::COMPLETIONS),
         answers: &[(200, "Completed")],
         route: || web::to(run_handlers::complete),
@@ -388,7 +388,7 @@ pub(crate) const CALLS: &[Call] = &[
     },
     Call {
         path: "/v1/runs/fail",
-        summary: "A run, or several, failed; repeated, the answer is the same",
+        summary: "A run, or several, failed; repeated, it is answered again and nothing more is done",
         body: Body::OneOrMany(run_reader::FAILURES),
         answers: &[(200, "Failed")],
         errors: &["not_found", "stale_lease", "not_asked_to_stop", "disk_full"],

@@ -309,6 +309,39 @@ mod tests {
     }
 
     #[test]
+    fn the_table_in_the_docs_is_the_one_in_the_code() {
+        let docs = include_str!("../../../docs/OPERATIONS.md");
+        let (_, behind) = docs.split_once("<!-- codes").expect("the table is marked");
+        let (table, _) = behind.split_once("<!-- end -->").expect("its end is marked");
+        let rows = table.lines().filter(|line| line.starts_with("| `")).map(|line| {
+            let mut cells = line.split('|').map(str::trim).skip(1);
+            let code = cells.next().expect("a code").trim_matches('`');
+            (code, cells.next().and_then(|status| status.parse().ok()).expect("a status"))
+        });
+        assert_eq!(rows.collect::<Vec<(&str, u16)>>(), CODES);
+    }
+
+    #[test]
+    fn every_word_of_a_refusal_is_a_code() {
+        use RefusalCode as R;
+        let all = [
+            R::InvalidCron,
+            R::UnknownZone,
+            R::NeverFires,
+            R::InThePast,
+            R::WindowTooLong,
+            R::RestatePolicies,
+            R::ReviewOwnerRequired,
+            R::MisfireRequired,
+            R::TooMany,
+            R::Invalid,
+        ];
+        for code in all {
+            assert!(ApiError::from(Refusal { code, field: "f".into(), message: "m".into() }).is_told(), "{code:?}");
+        }
+    }
+
+    #[test]
     fn a_refusal_of_the_whole_body_names_no_field() {
         let refusal = Refusal { code: RefusalCode::Invalid, field: String::new(), message: "m".into() };
         assert_eq!(ApiError::from(refusal).field, None);

@@ -222,7 +222,7 @@ where
                 continue;
             }
             self.number += 1;
-            if line.trim_ascii_end().len() > LINE_BYTES {
+            if without_end(&line).len() > LINE_BYTES {
                 return Some(Line { number: self.number, text: Err(ApiError::too_large(LINE_BYTES)) });
             }
             if !line.trim_ascii().is_empty() {
@@ -245,6 +245,12 @@ where
         self.number += 1;
         Some(Line { number: self.number, text: Err(ApiError::too_large(LINE_BYTES)) })
     }
+}
+
+/// A line without `\n` or `\r\n`: blanks before it are a part of the line.
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -294,6 +300,18 @@ mod tests {
             let long = |number| Err((number, "too_large".to_owned()));
             let want = [Ok((1, LINE_BYTES)), Ok((2, 2)), long(3), Ok((4, 2)), long(5)];
             assert_eq!(read(pieces).await, want, "in pieces of {piece}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn blanks_make_a_line_too_long_like_anything_else() {
+        let blanks = [b'x'].into_iter().chain([b' '; LINE_BYTES]).collect::<Vec<u8>>();
+        let mut body = [&blanks[..LINE_BYTES], b"\r\nab\n", &blanks, b"\ncd\n"].concat();
+        body.extend_from_slice(&blanks);
+        for piece in [1 << 10, 1 << 16, 1 << 30] {
+            let pieces = body.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            let long = |number| Err((number, "too_large".to_owned()));
+            assert_eq!(read(pieces).await, [Ok((1, 1)), Ok((2, 2)), long(3), Ok((4, 2)), long(5)], "{piece}");
         }
     }
 

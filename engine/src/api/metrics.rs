@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use crate::{
     kernel::{occurrence::Lane, shard::AGES_MS},
     shell::{
-        metrics::{DurationHistogram, MetricsSnapshot, ShardMetrics},
+        metrics::{DurationHistogram, MetricsSnapshot, RunMetrics, ShardMetrics},
         tenant_metrics::TenantCounts,
     },
 };
@@ -23,6 +23,7 @@ pub(crate) fn render(snapshot: &MetricsSnapshot) -> String {
     engine(&mut page, snapshot);
     schedules(&mut page, &sum);
     occurrences(&mut page, &sum);
+    runs(&mut page, &sum.runs);
     lag(&mut page, &sum);
     backlog(&mut page, &sum);
     tenants(&mut page, &sum);
@@ -83,6 +84,24 @@ fn occurrences(page: &mut Page, sum: &ShardMetrics) {
     page.gauge("due_backlog", "Occurrences available and not handed to the queue.", sum.due_backlog);
     page.gauge("oldest_due_seconds", "How long the oldest of the due backlog has waited.", seconds(sum.oldest_due));
     page.gauge("outbox_backlog", "Occurrences materialised and not yet handed to the queue.", sum.outbox_backlog);
+}
+
+fn runs(page: &mut Page, runs: &RunMetrics) {
+    page.counter("claims_total", "Attempts that workers were granted.", runs.claims_total);
+    page.counter("retries_total", "Attempts that failed and are followed by another.", runs.retries_total);
+    page.counter("leases_expired_total", "Leases that ended without an answer.", runs.leases_expired_total);
+    page.counter(
+        "stale_tokens_total",
+        "Answers under a token that held no lease; they changed nothing.",
+        runs.stale_tokens_total,
+    );
+    page.counter("occurrences_dead_total", "Occurrences that failed for good.", runs.dead_total);
+    page.counter("occurrences_held_total", "Occurrences that were left to a person's decision.", runs.held_total);
+    page.counter(
+        "occurrences_skipped_overlap_total",
+        "Occurrences that the overlap policy did not admit.",
+        runs.skipped_total,
+    );
 }
 
 fn lag(page: &mut Page, sum: &ShardMetrics) {
@@ -296,6 +315,9 @@ mod tests {
         shard.lag.of_mut(Lane::Strict).record_us(80_000);
         *shard.enqueued_total.of_mut(Lane::Strict) = 2;
         shard.backlog.by_age[1] = [0, 0, 5];
+        shard.runs = RunMetrics { claims_total: 1, retries_total: 2, leases_expired_total: 3, ..shard.runs };
+        shard.runs = RunMetrics { stale_tokens_total: 4, dead_total: 5, held_total: 6, ..shard.runs };
+        shard.runs = RunMetrics { skipped_total: 7, ..shard.runs };
         let mut acme = TenantCounts { trigger_throttled_total: 3, ..TenantCounts::default() };
         acme.lag.of_mut(Lane::Strict).record_us(80_000);
         shard.by_tenant =
@@ -304,7 +326,7 @@ mod tests {
         let snapshot = MetricsSnapshot {
             version: "0.1.0",
             tz_release: "20\"26c\n".into(),
-            shards: vec![shard, ShardMetrics::default()],
+            shards: vec![shard.clone(), ShardMetrics { runs: shard.runs, ..ShardMetrics::default() }],
             ..MetricsSnapshot::default()
         };
         render(&snapshot)
@@ -318,6 +340,13 @@ mod tests {
             "countwheel_schedules{state=\"active\"} 3",
             "countwheel_due_backlog 7",
             "countwheel_occurrences_enqueued_total{lane=\"strict\"} 2",
+            "countwheel_claims_total 2",
+            "countwheel_retries_total 4",
+            "countwheel_leases_expired_total 6",
+            "countwheel_stale_tokens_total 8",
+            "countwheel_occurrences_dead_total 10",
+            "countwheel_occurrences_held_total 12",
+            "countwheel_occurrences_skipped_overlap_total 14",
             "countwheel_tz_release_info{release=\"20\\\"26c\\n\"} 1",
             "countwheel_schedule_lag_seconds_bucket{lane=\"strict\",le=\"0.001\"} 1",
             "countwheel_schedule_lag_seconds_bucket{lane=\"strict\",le=\"0.1\"} 2",

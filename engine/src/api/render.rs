@@ -213,9 +213,11 @@ impl<'a> RuleBody<'a> {
                 gap: cron.gap.as_str(),
                 day_match: cron.day_match.as_str(),
             },
-            (Rule::Every { every_ms, anchor }, _) => {
-                Self::Every { every: show_ms(every_ms.unsigned_abs()), anchor: anchor.map(Instant), basis: "slot" }
-            }
+            (Rule::Every { every_ms, anchor, basis }, _) => Self::Every {
+                every: show_ms(every_ms.unsigned_abs()),
+                anchor: anchor.map(Instant),
+                basis: basis.as_str(),
+            },
             (Rule::At(_), Some(given)) => Self::AtLocal {
                 at_local: &given.local,
                 zone: &given.zone,

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     api::schemas::check::assert_fits,
     kernel::{
-        calendar::{CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
+        calendar::{Basis, CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
         id::Kind,
         occurrence::Lane,
         policy::{Effect, Overlap},
@@ -83,10 +83,12 @@ fn each_kind_of_rule_is_shown_as_it_may_be_sent() {
         body["rule"].clone()
     };
     let anchor = UnixMs(1_793_511_000_000);
-    assert_eq!(
-        rule(spec(Rule::Every { every_ms: 300_000, anchor: Some(anchor) })),
-        json!({"every": "5m", "anchor": "2026-11-01T05:30:00.000Z", "basis": "slot"})
-    );
+    for basis in [Basis::Slot, Basis::Completion, Basis::Start] {
+        assert_eq!(
+            rule(spec(Rule::Every { every_ms: 300_000, anchor: Some(anchor), basis })),
+            json!({"every": "5m", "anchor": "2026-11-01T05:30:00.000Z", "basis": basis.as_str()})
+        );
+    }
     assert_eq!(rule(spec(Rule::At(anchor))), json!({"at": "2026-11-01T05:30:00.000Z"}));
     let local = AtLocal {
         local: "2026-11-01T01:30:00".into(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    fields::{Fields, invalid, quoted},
+    fields::{Fields, invalid},
     shape::{Field, Shape},
     words,
 };
@@ -31,11 +31,12 @@ pub(crate) const RULE: &[Field] = &[
     Field::new("gap", Shape::Words(|| words::names(words::GAP)), "wall times that do not exist; at_local: shift only"),
     Field::new("day_match", Shape::Words(|| words::names(words::DAY_MATCH)), "what two restricted day fields mean"),
     Field::new("anchor", Shape::Instant, "an instant of the grid of every"),
-    Field::new("basis", Shape::Words(|| BASES.to_vec()), "what every counts from"),
+    Field::new(
+        "basis",
+        Shape::Words(|| words::names(words::BASIS)),
+        "what every counts from: the grid, or the end or the first claim of the run before; slot",
+    ),
 ];
-
-/// What an interval may count from; only the first is built.
-const BASES: [&str; 3] = ["slot", "completion", "start"];
 
 fn folds() -> Vec<&'static str> {
     [words::names(words::FOLD), words::names(words::LOCAL_FOLD)].concat()
@@ -83,17 +84,8 @@ fn cron(rule: &mut Fields) -> Result<NewRule, Refusal> {
 fn every(rule: &mut Fields) -> Result<NewRule, Refusal> {
     refuse(rule, "every", &["zone", "fold", "gap", "day_match"])?;
     let every_ms = rule.duration_ms("every", "every_ms", EVERY_MS)?.ok_or_else(|| rule.missing("every"))?;
-    match rule.text("basis")?.as_deref() {
-        None | Some("slot") => {}
-        Some(other) => {
-            let problem = match BASES.contains(&other) {
-                true => "is not built yet: leave it out or give \"slot\"".to_owned(),
-                false => format!("must be one of {}", BASES.join(", ")),
-            };
-            return Err(invalid(rule.at("basis"), format!("{} {problem}", quoted(other))));
-        }
-    }
-    Ok(NewRule::Every { every: Duration::from_millis(every_ms), anchor: rule.instant("anchor")? })
+    let (every, anchor) = (Duration::from_millis(every_ms), rule.instant("anchor")?);
+    Ok(NewRule::Every { every, anchor, basis: rule.word("basis", words::BASIS)? })
 }
 
 fn at(rule: &mut Fields) -> Result<NewRule, Refusal> {
@@ -116,7 +108,7 @@ mod tests {
     use super::*;
     use crate::api::fields::Null;
     use crate::kernel::{
-        calendar::{FoldChoice, Gap, LocalFold},
+        calendar::{Basis, FoldChoice, Gap, LocalFold},
         time::UnixMs,
     };
 
@@ -132,11 +124,9 @@ mod tests {
             panic!("cron")
         };
         assert_eq!((cron.fold, cron.gap, cron.day_match), (Some(FoldChoice::Both), Some(Gap::Shift), None));
-        let NewRule::Every { every, anchor } = read(r#"{"every":"5m","anchor":"1970-01-01T00:00:07Z","basis":"slot"}"#)
-        else {
-            panic!("every")
-        };
-        assert_eq!((every.as_secs(), anchor), (300, Some(UnixMs(7_000))));
+        let every = r#"{"every":"5m","anchor":"1970-01-01T00:00:07Z","basis":"start"}"#;
+        let NewRule::Every { every, anchor, basis } = read(every) else { panic!("every") };
+        assert_eq!((every.as_secs(), anchor, basis), (300, Some(UnixMs(7_000)), Some(Basis::Start)));
         assert!(matches!(read(r#"{"every_ms":1000}"#), NewRule::Every { anchor: None, .. }));
         assert!(matches!(read(r#"{"at":"1970-01-01T00:00:07Z"}"#), NewRule::At(UnixMs(7_000))));
         let local = r#"{"at_local":"2026-11-01T01:30:00","zone":"America/New_York","fold":"second","gap":"shift"}"#;
@@ -165,8 +155,6 @@ mod tests {
             (r#"{"every":"367d"}"#, "rule.every", "out of range"),
             (r#"{"every":300}"#, "rule.every", "a duration such as"),
             (r#"{"every":"5m","zone":"UTC"}"#, "rule.zone", "rule.every"),
-            (r#"{"every":"5m","basis":"completion"}"#, "rule.basis", "not built yet"),
-            (r#"{"every":"5m","basis":"start"}"#, "rule.basis", "not built yet"),
             (r#"{"every":"5m","basis":"grid"}"#, "rule.basis", "slot, completion, start"),
             (r#"{"every":"5m","anchor":"noon"}"#, "rule.anchor", "RFC 3339"),
             (r#"{"at":1793511000000}"#, "rule.at", "RFC 3339"),

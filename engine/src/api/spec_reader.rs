@@ -21,6 +21,7 @@ use crate::{
     kernel::{
         changes::{Changes, MisfireChange, NewRule, NewSchedule, RetryChanges},
         policy::{Effect, Misfire, Overlap, Retry},
+        resolve::PAYLOAD_LIMIT,
         time::UnixMs,
     },
 };
@@ -205,11 +206,20 @@ fn payload(spec: &mut Fields) -> Result<Option<Vec<u8>>, Refusal> {
     match (spec.text("payload")?, spec.text("payload_base64")?) {
         (Some(_), Some(_)) => Err(invalid("payload_base64", "is given beside payload: give one of the two")),
         (Some(text), None) => Ok(Some(text.into_bytes())),
-        (None, Some(base64)) => BASE64.decode(&base64).map(Some).map_err(|error| {
-            let message = format!("{} is no standard base64 with padding: {error}: encode it anew", quoted(&base64));
-            invalid("payload_base64", message)
-        }),
+        (None, Some(base64)) => decoded(&base64).map(Some),
         (None, None) => Ok(spec.or_reset(None, &["payload", "payload_base64"], Vec::new())),
+    }
+}
+
+fn decoded(base64: &str) -> Result<Vec<u8>, Refusal> {
+    let refuse = |problem: String| Err(invalid("payload_base64", problem));
+    match BASE64.decode(base64) {
+        // The engine would name the payload, which was not given under that name.
+        Ok(bytes) if bytes.len() > PAYLOAD_LIMIT => {
+            refuse(format!("stands for {} bytes: at most {PAYLOAD_LIMIT} are allowed; pass a reference", bytes.len()))
+        }
+        Ok(bytes) => Ok(bytes),
+        Err(error) => refuse(format!("{} is no standard base64 with padding: {error}: encode it anew", quoted(base64))),
     }
 }
 

@@ -223,6 +223,16 @@ fn each_bad_field_is_refused_by_its_path_with_a_remedy() {
 }
 
 #[test]
+fn a_payload_that_is_too_long_is_refused_under_the_name_that_it_was_given() {
+    let encoded = |bytes: usize| BASE64.encode(vec![0xff; bytes]);
+    let given = |bytes: usize| read(&with(&format!("\"payload_base64\":\"{}\"", encoded(bytes))));
+    assert_eq!(given(65_536).unwrap().rest.payload.map(|payload| payload.len()), Some(65_536));
+    let refusal = given(65_537).unwrap_err();
+    assert_eq!(refusal.field, "payload_base64");
+    assert!(refusal.message.contains("65537 bytes: at most 65536"), "{}", refusal.message);
+}
+
+#[test]
 fn two_of_a_kind_are_refused() {
     for (two, field) in [
         (r#""payload":"a","payload_base64":"QQ==""#, "payload_base64"),

@@ -2,7 +2,7 @@
 
 use crate::kernel::{
     attempt::{FailureClass, Resolution},
-    calendar::{DayMatch, FoldChoice, Gap, LocalFold},
+    calendar::{Basis, DayMatch, FoldChoice, Gap, LocalFold},
     occurrence::State,
     policy::{Effect, Misfire, Overlap},
     schedule::ScheduleState,
@@ -20,6 +20,11 @@ pub(crate) const FOLD: Words<FoldChoice> = &[
 pub(crate) const GAP: Words<Gap> = &[(Gap::Skip.as_str(), Gap::Skip), (Gap::Shift.as_str(), Gap::Shift)];
 pub(crate) const DAY_MATCH: Words<DayMatch> =
     &[(DayMatch::Or.as_str(), DayMatch::Or), (DayMatch::And.as_str(), DayMatch::And)];
+pub(crate) const BASIS: Words<Basis> = &[
+    (Basis::Slot.as_str(), Basis::Slot),
+    (Basis::Completion.as_str(), Basis::Completion),
+    (Basis::Start.as_str(), Basis::Start),
+];
 pub(crate) const LOCAL_FOLD: Words<LocalFold> = &[("first", LocalFold::First), ("second", LocalFold::Second)];
 pub(crate) const LOCAL_GAP: Words<Gap> = &[(Gap::Shift.as_str(), Gap::Shift)];
 pub(crate) const SCHEDULE_STATE: Words<ScheduleState> = &[

@@ -45,9 +45,11 @@ enum Command {
     /// Read and set a queue's properties on a running server
     Queue(client::queue::QueueArgs),
     /// Occurrences of a running server that have failed for good
-    Dead(client::lists::ListsArgs),
+    Dead(client::piles::DeadArgs),
     /// Occurrences of a running server that wait for a person's decision
-    Held(client::lists::ListsArgs),
+    Held(client::piles::HeldArgs),
+    /// Look at one occurrence of a running server
+    Occurrence(client::occurrence::OccurrenceArgs),
     /// Make a token for the server's tokens file
     Token(token::TokenArgs),
     /// Look at, check or repair a log
@@ -79,8 +81,9 @@ pub fn main() -> ExitCode {
         Command::Schedule(args) => client::schedule::run(args),
         Command::Tenant(args) => client::tenant::run(args),
         Command::Queue(args) => client::queue::run(args),
-        Command::Dead(args) => client::lists::run("dead", args),
-        Command::Held(args) => client::lists::run("held", args),
+        Command::Dead(args) => client::piles::dead(&args),
+        Command::Held(args) => client::piles::held(&args),
+        Command::Occurrence(args) => client::occurrence::run(&args),
         Command::Token(args) => token::run(args),
         Command::Wal(args) => wal_command::run(args),
         Command::DemoEngine(args) => demo::child::run(args),

@@ -23,7 +23,7 @@ use crate::{
     error::{CallError, OpenError, Refusal, RefusalCode},
     kernel::{
         calendar::{
-            Interval, Warning,
+            Basis, Interval, Warning,
             preview::{Fire, MAX_COUNT, Preview, Previewed, Window, preview},
         },
         changes::NewRule,
@@ -182,6 +182,7 @@ impl Engine {
     }
 
     /// The next `count` (1 to 10,000) instants of a rule in `[start_at, end_at)` strictly after `from` (default: now).
+    /// Of an interval that follows its runs only the first is known, and a warning says so.
     ///
     /// # Errors
     /// The part of the rule that is refused.
@@ -205,9 +206,13 @@ impl Engine {
                 let rule = rule.map_err(|error| from_calendar(&error, "rule.cron", "rule.zone"))?;
                 preview(Previewed::Cron(&rule), &window)
             }
-            Rule::Every { every_ms, anchor } => {
+            Rule::Every { every_ms, anchor, basis } => {
                 let grid = Interval::new(anchor.unwrap_or(from), *every_ms).expect("a resolved distance is positive");
-                preview(Previewed::Interval(grid), &window)
+                let rule = match basis {
+                    Basis::Slot => Previewed::Interval(grid),
+                    Basis::Completion | Basis::Start => Previewed::Paced(grid, *basis),
+                };
+                preview(rule, &window)
             }
             Rule::At(at) => preview(Previewed::At(*at), &window),
         };

@@ -384,6 +384,10 @@ fn claimant(worker: &str, lease: Duration, is_in_process: bool) -> Result<Claima
         let message = format!("worker has {} bytes: give 1 to 255", worker.len());
         return Err(Refusal::new(RefusalCode::Invalid, "worker", message));
     }
+    if worker.chars().any(char::is_control) {
+        let message = "worker has control characters: leave them out".to_owned();
+        return Err(Refusal::new(RefusalCode::Invalid, "worker", message));
+    }
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     check_lease(lease_ms)?;
     Ok(Claimant { worker: worker.into(), lease_ms: lease_ms.unsigned_abs(), is_in_process })

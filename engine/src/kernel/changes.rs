@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    calendar::{CronError, CronRule, CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
+    calendar::{Basis, CronError, CronRule, CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
     policy::{Effect, Misfire, Overlap, Retry},
     schedule::{AtLocal, Rule},
     time::UnixMs,
@@ -15,12 +15,14 @@ use super::{
 pub enum NewRule {
     /// Cron in a zone.
     Cron(NewCron),
-    /// A grid; `anchor` defaults to the one the schedule has, else to `start_at`, else to the time of creation.
+    /// An interval; `anchor` defaults to the one the schedule has, else to `start_at`, else to the time of creation.
     Every {
         /// 1 s to 366 days.
         every: Duration,
         /// An instant of the grid.
         anchor: Option<UnixMs>,
+        /// What it counts from. Default [`Basis::Slot`].
+        basis: Option<Basis>,
     },
     /// One instant.
     At(UnixMs),
@@ -86,6 +88,11 @@ impl NewRule {
                     day_match: new.day_match.or(Some(known.day_match)),
                     ..new.clone()
                 })
+            }
+            (Self::Every { every, anchor, basis }, Rule::Every { every_ms, basis: known, .. }, _)
+                if every.as_millis() == u128::from(every_ms.unsigned_abs()) =>
+            {
+                Self::Every { every: *every, anchor: *anchor, basis: basis.or(Some(*known)) }
             }
             (Self::AtLocal { local, zone, fold, gap }, _, Some(known))
                 if (local, zone) == (&known.local, &known.zone) =>
@@ -202,7 +209,17 @@ impl NewSchedule {
     /// Fires every `every` of elapsed time, counted from its creation.
     #[must_use]
     pub fn every(every: Duration) -> Self {
-        Self::new(NewRule::Every { every, anchor: None })
+        Self::new(NewRule::Every { every, anchor: None, basis: None })
+    }
+
+    /// What an interval counts from: its grid, or its runs' ends or first claims (on tracked queues alone). Other rules
+    /// count from nothing and stay as they are.
+    #[must_use]
+    pub fn basis(mut self, counts_from: Basis) -> Self {
+        if let NewRule::Every { basis, .. } = &mut self.rule {
+            *basis = Some(counts_from);
+        }
+        self
     }
 
     /// Fires once.

@@ -18,6 +18,7 @@ pub mod record;
 pub mod refusal;
 pub mod resolve;
 pub mod retry;
+mod rule_record;
 mod run_record;
 pub mod schedule;
 pub mod shard;

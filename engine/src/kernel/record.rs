@@ -7,6 +7,7 @@
 
 use bincode::{Decode, Encode};
 
+pub use super::rule_record::{LocalBody, RuleBody};
 pub use super::run_record::{
     Claimed, Died, Held, LateResult, Replayed, Resolved, RunFailed, RunsSucceeded, Settled, Skipped, Then, Waited,
 };
@@ -156,51 +157,6 @@ pub struct SpecBody {
     pub effect: Effect,
     /// Who decides about what is held.
     pub review_owner: Option<String>,
-}
-
-/// When a schedule fires, as the log keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum RuleBody {
-    /// The original expression and zone, with every option resolved.
-    Cron {
-        /// The expression as it was given.
-        expr: String,
-        /// The zone as it was given.
-        zone: String,
-        /// Whether a wall time that comes twice fires twice.
-        fold_both: bool,
-        /// Whether a wall time that does not exist fires at the gap's end.
-        gap_shift: bool,
-        /// Whether both day fields must match.
-        day_and: bool,
-    },
-    /// A grid of elapsed time.
-    Every {
-        /// The distance.
-        every_ms: i64,
-        /// An instant of the grid.
-        anchor_ms: i64,
-    },
-    /// One instant.
-    At {
-        /// The instant.
-        at_ms: i64,
-        /// How the user gave it, where that was a wall time.
-        local: Option<LocalBody>,
-    },
-}
-
-/// A wall time as a user gave it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct LocalBody {
-    /// `2026-11-01T01:30:00`.
-    pub local: String,
-    /// The zone.
-    pub zone: String,
-    /// Where a fold was named: whether the second pass was meant.
-    pub second: Option<bool>,
-    /// Whether `shift` was given.
-    pub shift: bool,
 }
 
 /// What a call ends of a schedule's pending work: what is SCHEDULED and not named here; of what a queue follows to its

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    calendar::{CalendarError, CronRule, CronSpec, Interval, ZoneSet, resolve_local},
+    calendar::{Basis, CalendarError, CronRule, CronSpec, Interval, ZoneSet, resolve_local},
     changes::{Changes, MisfireChange, NewRule, NewSchedule, RetryChanges},
     id::check_name,
-    policy::{Effect, Misfire, Retry},
+    policy::{Effect, Misfire, Overlap, Retry},
     refusal::{Refusal, RefusalCode},
     schedule::{AtLocal, Rule, Spec},
     time::UnixMs,
@@ -14,7 +14,7 @@ use super::{
 
 const DAY_MS: u64 = 86_400_000;
 /// A payload is opaque, and small: it travels in the log and in the queue.
-const PAYLOAD_LIMIT: usize = 64 << 10;
+pub(crate) const PAYLOAD_LIMIT: usize = 64 << 10;
 /// Names for people.
 const NAME_CHARS: usize = 256;
 /// A flexible window may not be longer than the shortest gap among this many next instants.
@@ -55,6 +55,7 @@ pub fn resolve(new: &NewSchedule, now: UnixMs, rules: &dyn Rules) -> Result<Spec
     check_shape(&spec)?;
     check_effect(&spec, new.rest.misfire.is_some())?;
     (spec.rule, spec.at_local) = resolve_rule(&new.rule, start_at, rules)?;
+    check_basis(&spec)?;
     check_window(&spec, now, rules)?;
     Ok(spec)
 }
@@ -84,6 +85,7 @@ pub fn resolve_changes(before: &Spec, changes: &Changes, now: UnixMs, rules: &dy
             ));
         }
     }
+    check_basis(&spec)?;
     if spec.rule != before.rule || spec.flexible_window_ms != before.flexible_window_ms {
         check_window(&spec, now, rules)?;
     }
@@ -214,6 +216,23 @@ fn check_effect(spec: &Spec, misfire_is_said: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// What follows its runs has one instant at a time: there is no overlap to decide about, and no backlog to catch up.
+fn check_basis(spec: &Spec) -> Result<(), Refusal> {
+    let Rule::Every { basis: basis @ (Basis::Completion | Basis::Start), .. } = spec.rule else { return Ok(()) };
+    let basis = basis.as_str();
+    if spec.overlap != Overlap::Allow {
+        let overlap = spec.overlap.as_str();
+        let message = format!("{overlap} does not go with basis {basis}, which sets the next run itself: give ALLOW");
+        return invalid("overlap", message);
+    }
+    if matches!(spec.misfire, Misfire::CatchUp { .. }) {
+        let message =
+            format!("CATCH_UP does not go with basis {basis}, which never owes two runs: give FIRE_ONCE or SKIP");
+        return invalid("misfire.policy", message);
+    }
+    Ok(())
+}
+
 /// Resolves a rule; a grid without an anchor gets the default one.
 ///
 /// # Errors
@@ -225,14 +244,15 @@ pub fn resolve_rule(
 ) -> Result<(Rule, Option<AtLocal>), Refusal> {
     match rule {
         NewRule::Cron(cron) => Ok((Rule::Cron(resolve_cron(&cron.spec(), rules)?), None)),
-        NewRule::Every { every, anchor } => {
+        NewRule::Every { every, anchor, basis } => {
             let every_ms = millis(*every);
             if !(1_000..=366 * DAY_MS).contains(&every_ms) {
                 let message = format!("{every_ms} ms is out of range: give 1s to 366d");
                 return Err(Refusal::new(RefusalCode::Invalid, "rule.every", message));
             }
             let every_ms = i64::try_from(every_ms).expect("366 days fit");
-            Ok((Rule::Every { every_ms, anchor: anchor.or(default_anchor) }, None))
+            let (anchor, basis) = (anchor.or(default_anchor), basis.unwrap_or_default());
+            Ok((Rule::Every { every_ms, anchor, basis }, None))
         }
         NewRule::At(at) => Ok((Rule::At(*at), None)),
         NewRule::AtLocal { local, zone, fold, gap } => {
@@ -260,7 +280,7 @@ fn check_window(spec: &Spec, now: UnixMs, rules: &dyn Rules) -> Result<(), Refus
         Rule::Every { .. } | Rule::At(_) => None,
     };
     let next = |after: UnixMs| match (&spec.rule, &cron) {
-        (Rule::Every { every_ms, anchor }, _) => Interval::new(anchor.unwrap_or(now), *every_ms)?.next(after),
+        (Rule::Every { every_ms, anchor, .. }, _) => Interval::new(anchor.unwrap_or(now), *every_ms)?.next(after),
         (_, Some(rule)) => rule.next(after),
         _ => None,
     };
@@ -314,6 +334,28 @@ mod tests {
         new.rest.effect = Some(Effect::NonIdempotent);
         new.rest.review_owner = Some(Some("ops".into()));
         new
+    }
+
+    #[test]
+    fn what_follows_its_runs_has_nothing_to_skip_and_nothing_to_catch_up() {
+        let zones: &dyn Rules = &Arc::new(tzdata::bundled());
+        for basis in [Basis::Completion, Basis::Start] {
+            let new = || NewSchedule::every(std::time::Duration::from_secs(60)).basis(basis);
+            let field = |new: &NewSchedule| resolve(new, UnixMs(0), zones).map_err(|refusal| refusal.field);
+            let before = field(&new().misfire(Misfire::Skip)).expect("one late instant is decided like any other");
+            for overlap in [Overlap::SkipIfRunning, Overlap::QueueOne] {
+                assert_eq!(field(&new().overlap(overlap)), Err("overlap".into()));
+                let changes = Changes { overlap: Some(overlap), ..Changes::default() };
+                let changed = resolve_changes(&before, &changes, UnixMs(0), zones);
+                assert_eq!(changed.map_err(|refusal| refusal.field), Err("overlap".into()));
+            }
+            assert_eq!(field(&new().misfire(Misfire::CatchUp { limit: 2 })), Err("misfire.policy".into()));
+            let kept = NewRule::Every { every: std::time::Duration::from_secs(5), anchor: None, basis: None };
+            let changes = Changes { rule: Some(kept), ..Changes::default() };
+            let changed = resolve_changes(&before, &changes, UnixMs(0), zones).expect("an interval like the other");
+            let slot = Rule::Every { every_ms: 5_000, anchor: None, basis: Basis::Slot };
+            assert_eq!(changed.rule, slot, "a rule is replaced as a whole");
+        }
     }
 
     #[test]

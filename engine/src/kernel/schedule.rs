@@ -2,7 +2,7 @@
 //! changed of it.
 
 use super::{
-    calendar::{CronSpec, Gap, LocalFold},
+    calendar::{Basis, CronSpec, Gap, LocalFold},
     id::{Kind, OccurrenceId, ScheduleId},
     occurrence::Reason,
     policy::{Effect, Misfire, Overlap, Retry},
@@ -14,12 +14,15 @@ use super::{
 pub enum Rule {
     /// A cron expression in an IANA zone.
     Cron(CronSpec),
-    /// Elapsed time on the grid `anchor + n * every_ms`, unaffected by zones and restarts.
+    /// Elapsed time, unaffected by zones and restarts: the grid `anchor + n * every_ms`, or so long after the last run.
     Every {
         /// 1 s to 366 days.
         every_ms: i64,
-        /// An instant of the grid; `None` only before the schedule is made: the time of its creation.
+        /// An instant of the grid; `None` only before the schedule is made: the time of its creation. What follows its
+        /// runs is first due `every_ms` after it.
         anchor: Option<UnixMs>,
+        /// What `every_ms` counts from.
+        basis: Basis,
     },
     /// One instant.
     At(UnixMs),

@@ -92,10 +92,43 @@ pub struct ShardMetrics {
     pub oldest_due: Duration,
     /// Occurrences materialised and not yet handed to the queue.
     pub outbox_backlog: u64,
+    /// What became of runs.
+    pub runs: RunMetrics,
     /// The queue.
     pub relay: RelayMetrics,
     /// The log.
     pub log: LogMetrics,
+}
+
+/// What a shard counts of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunMetrics {
+    /// Attempts begun.
+    pub claims_total: u64,
+    /// Attempts that failed and are followed by another.
+    pub retries_total: u64,
+    /// Leases that ended without an answer.
+    pub leases_expired_total: u64,
+    /// Answers under a token that held no lease.
+    pub stale_tokens_total: u64,
+    /// Occurrences that became DEAD.
+    pub dead_total: u64,
+    /// Occurrences that became HELD.
+    pub held_total: u64,
+    /// Occurrences that the overlap policy did not admit.
+    pub skipped_total: u64,
+}
+
+impl RunMetrics {
+    fn add(&mut self, other: &Self) {
+        self.claims_total += other.claims_total;
+        self.retries_total += other.retries_total;
+        self.leases_expired_total += other.leases_expired_total;
+        self.stale_tokens_total += other.stale_tokens_total;
+        self.dead_total += other.dead_total;
+        self.held_total += other.held_total;
+        self.skipped_total += other.skipped_total;
+    }
 }
 
 /// What a shard counts of its queue.
@@ -166,6 +199,7 @@ impl ShardMetrics {
         Arc::make_mut(&mut self.by_tenant).add(&other.by_tenant);
         self.oldest_due = self.oldest_due.max(other.oldest_due);
         self.outbox_backlog += other.outbox_backlog;
+        self.runs.add(&other.runs);
         self.relay.add(&other.relay);
         self.log.add(&other.log);
     }

@@ -295,3 +295,64 @@ fn a_token_is_fresh_and_its_line_holds_its_hash() {
     assert!(lines[0].starts_with("cw_") && lines[0].len() == 46, "{one}");
     assert_eq!(lines[1..], [format!("tenant:acme {hash} ci")]);
 }
+
+#[test]
+fn what_is_dead_is_listed_shown_and_replayed() {
+    let (_home, server, url) = fresh();
+    let spec = json!({"tenant": "acme", "queue": "q", "rule": {"every": "300d"}}).to_string();
+    let made = server.call("POST", "/v1/schedules", &spec).json();
+    let schedule = made["schedule"]["schedule_id"].as_str().unwrap().to_owned();
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            server.call("POST", &format!("/v1/schedules/{schedule}/trigger"), "");
+            let claim = json!({"worker": "w7", "max": 1, "lease_ms": 60_000, "wait_ms": 20_000}).to_string();
+            let run = server.call("POST", "/v1/queues/q/claim", &claim).json()["runs"][0].clone();
+            let failed = json!({"occurrence_id": run["occurrence_id"], "lease_token": run["lease_token"],
+                "class": "permanent", "message": "the printer burns"});
+            assert_eq!(server.call("POST", "/v1/runs/fail", &failed.to_string()).status, 200);
+            run["occurrence_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    for bare in [vec!["dead"], vec!["dead", "list"], vec!["dead", "--tenant", "acme"], vec!["dead", "list", "--all"]] {
+        let said = asks(&url, &bare).fine();
+        assert!(said.out.starts_with("OCCURRENCE") && said.out.lines().count() == 3, "{said:?}");
+        assert!(ids.iter().all(|id| said.out.contains(id)) && said.out.contains("permanent"), "{said:?}");
+        assert!(said.out.contains("the printer burns"), "{said:?}");
+    }
+    assert_eq!(asks(&url, &["dead", "--tenant", "nobody"]).fine().out, "none\n");
+    assert_eq!(asks(&url, &["held"]).fine().out, "none\n");
+    let shown = asks(&url, &["occurrence", "get", &ids[0]]).fine().out;
+    for part in ["DEAD (permanent)", "ATTEMPT", "w7", "failed (permanent)", "the printer burns"] {
+        assert!(shown.contains(part), "{part} is missing in\n{shown}");
+    }
+    assert_eq!(asks(&url, &["occurrence", "get", &ids[0], "--json"]).fine().json()["state"], "DEAD");
+    let evidence = asks(&url, &["occurrence", "evidence", &ids[0]]).fine().out;
+    assert!(evidence.contains("HOLD (") && evidence.contains("missed_run_policy.policy"), "{evidence}");
+    let evidence = asks(&url, &["occurrence", "evidence", &ids[0], "--json"]).fine().json();
+    assert_eq!(evidence["evidence"].as_object().unwrap().len(), 18);
+    let replayed = asks(&url, &["dead", "replay", &ids[0], &ids[1]]).fine().out;
+    assert!(replayed.lines().count() == 2 && replayed.lines().all(|line| line.contains("ENQUEUED")), "{replayed}");
+    assert!(asks(&url, &["dead", "replay", &ids[0]]).failed(1).contains("ENQUEUED, not DEAD"));
+    let misplaced = asks(&url, &["dead", "--tenant", "acme", "replay", &ids[0]]);
+    assert!(misplaced.failed(2).contains("behind list"), "{misplaced:?}");
+    assert!(asks(&url, &["dead", "replay"]).failed(2).contains("ID"));
+    assert!(asks(&url, &["occurrence", "get", "nothing"]).failed(1).contains("no occurrence"));
+}
+
+#[test]
+fn a_decision_about_what_is_held_says_who_and_why() {
+    let stands = json!({"occurrence_id": "o/1", "state": "ENQUEUED", "scheduled_for": "2026-11-01T05:30:00.000Z"});
+    let canned = Canned::answering(&[(200, &stands.to_string()), (200, &stands.to_string())]);
+    let url = canned.url.clone();
+    let resolve = ["held", "resolve", "o/1", "--outcome", "retry", "--reviewer", "ops"];
+    assert!(asks(&url, &resolve).fine().out.contains("ENQUEUED"));
+    let noted = asks(&url, &[resolve.as_slice(), &["--note", "looked at the bank", "--json"]].concat()).fine();
+    assert_eq!(noted.json(), stands);
+    let asked = canned.asked();
+    assert_eq!(asked[0].line, "POST /v1/occurrences/o%2F1/resolve");
+    assert_eq!(asked[0].json(), json!({"outcome": "retry", "reviewer": "ops", "note": ""}));
+    assert_eq!(asked[1].json()["note"], "looked at the bank");
+    for bad in [vec!["held", "resolve", "x"], vec!["held", "resolve", "x", "--outcome", "maybe", "--reviewer", "me"]] {
+        asks(&url, &bad).failed(2);
+    }
+}

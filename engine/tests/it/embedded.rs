@@ -7,6 +7,7 @@ use countwheel::{
     builder::SyncPolicy,
     engine::{HistoryFilter, Receipted},
     kernel::{
+        calendar::Basis,
         occurrence::{HistoryItem, State},
         schedule::{RangeDisposition, ScheduleState},
         time::UnixMs,
@@ -78,6 +79,30 @@ async fn an_outage_leaves_one_late_run_and_a_counted_range_of_misses() {
     assert_eq!(missed.count, 59);
     assert_eq!(ran.state, State::Succeeded);
     engine.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_interval_may_follow_the_end_or_the_claim_of_its_runs() {
+    let (by_claim, by_end) = (Some(NOON.plus(120_000)), Some(NOON.plus(130_000)));
+    for (basis, while_it_runs, after_it) in [(Basis::Completion, None, by_end), (Basis::Start, by_claim, by_claim)] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Clock::standing(NOON));
+        let engine = builder(dir.path()).clock(Arc::clone(&clock)).open().await.unwrap();
+        let minutely = NewSchedule::every(Duration::from_secs(60)).basis(basis).queue("mail");
+        let id = engine.create(minutely).await.unwrap().schedule.id;
+        clock.step(60_000, 60_000);
+        let run = engine.worker("mail").await.unwrap().next().await.unwrap();
+        assert_eq!(run.scheduled_for(), NOON.plus(60_000));
+        clock.step(10_000, 10_000);
+        assert_eq!(engine.schedule(id).await.unwrap().schedule.next_run_at, while_it_runs, "{basis:?}");
+        run.complete().await.unwrap();
+        assert_eq!(engine.schedule(id).await.unwrap().schedule.next_run_at, after_it, "{basis:?}");
+        engine.stop().await.unwrap();
+
+        let engine = builder(dir.path()).clock(clock).open().await.unwrap();
+        assert_eq!(engine.schedule(id).await.unwrap().schedule.next_run_at, after_it, "{basis:?} after a restart");
+        engine.stop().await.unwrap();
+    }
 }
 
 #[tokio::test]

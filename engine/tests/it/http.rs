@@ -127,7 +127,7 @@ fn refusals() -> Vec<(&'static str, Value, &'static str)> {
         ("overlap", json!("QUEUE_TWO"), "overlap"),
         ("retry", json!({"max_attempts": 0}), "retry.max_attempts"),
         ("effect", json!("sometimes"), "effect"),
-        ("rule", json!({"every": "5m", "basis": "completion"}), "rule.basis"),
+        ("rule", json!({"every": "5m", "basis": "grid"}), "rule.basis"),
         ("rule", json!({"every": "10ms"}), "rule.every"),
         ("rule", json!({"cron": "* * * * *"}), "rule.zone"),
     ]
@@ -303,6 +303,8 @@ fn rule_and_time_are_refused_by_the_engine_after_the_shape() {
         (cron("60 * * * *", "UTC"), "invalid_cron", "rule.cron"),
         (cron("* * * * *", "Mars/Olympus"), "unknown_zone", "rule.zone"),
         (cron("0 0 30 2 *", "UTC"), "never_fires", "rule.cron"),
+        (with(cron("* * * * *", "UTC"), "start_at", json!("2200-01-01T00:00:00Z")), "never_fires", "start_at"),
+        (with(cron("* * * * *", "UTC"), "start_at", json!("9999-01-01T00:00:00Z")), "never_fires", "start_at"),
         (with(berlin(), "rule", json!({"at": "2001-01-01T00:00:00Z"})), "in_the_past", "rule.at"),
         (with(cron("* * * * *", "UTC"), "flexible_window", json!("61s")), "window_too_long", "flexible_window"),
     ] {
@@ -318,6 +320,40 @@ fn rule_and_time_are_refused_by_the_engine_after_the_shape() {
 }
 
 #[test]
+fn what_would_be_ignored_is_refused_wherever_it_is_said() {
+    let (_home, server) = fresh();
+    for path in ["/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/v1/backlog"] {
+        let reply = server.call("GET", &format!("{path}?x=1"), "");
+        assert_eq!(reply.refusal(), (422, "invalid".into(), Some("x".into())), "{path}");
+    }
+    let body = berlin().to_string();
+    let sent =
+        |path: &str, encoding: &str| server.send("POST", path, &[("Content-Encoding", encoding)], body.as_bytes());
+    for path in ["/v1/schedules", "/v1/schedules/import", "/v1/preview", "/v1/runs/complete"] {
+        for encoding in ["gzip", "br", "identity, gzip", "x"] {
+            let refusal = (415, "unsupported_encoding".into(), Some("Content-Encoding".into()));
+            assert_eq!(sent(path, encoding).refusal(), refusal, "{path} {encoding}");
+        }
+    }
+    assert_eq!(sent("/v1/schedules", "Identity").status, 201, "that is no encoding");
+}
+
+#[test]
+fn a_data_path_that_cannot_be_a_directory_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let long = home.path().join("x".repeat(300));
+    for path in [file.clone(), file.join("below"), long, "/proc/nothing/here".into()] {
+        let path = path.to_str().unwrap();
+        let (code, said) = refused(&["--data", path, "--listen", "127.0.0.1:0"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.starts_with(&format!("countwheel: {path}: ")) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
 fn a_preview_answers_without_storing_anything() {
     let (_home, server) = fresh();
     let question = json!({"rule": {"cron": "30 1 * * *", "zone": "America/New_York", "fold": "both"},
@@ -327,6 +363,56 @@ fn a_preview_answers_without_storing_anything() {
     assert_eq!(answer["next"], json!(next));
     assert!(answer["tz_release"].as_str().is_some_and(|release| release.starts_with("20")));
     assert_eq!(listed(&server, "/v1/schedules?limit=500"), Vec::<Value>::new());
+}
+
+#[test]
+fn an_interval_that_follows_its_runs_has_one_instant_and_says_why() {
+    let (_home, server) = fresh();
+    let anchor = "2026-11-01T00:00:00.000Z";
+    for basis in ["completion", "start"] {
+        let rule = json!({"every": "5m", "anchor": anchor, "basis": basis});
+        let spec = json!({"tenant": "acme", "queue": "billing", "rule": rule});
+        let made = create(&server, &spec);
+        let answer = made.json();
+        let schedule = &answer["schedule"];
+        assert_eq!((made.status, &schedule["rule"]), (201, &rule));
+        assert_eq!((&schedule["state"], answer["next"].as_array().map(Vec::len)), (&json!("active"), Some(1)));
+        let path = format!("/v1/schedules/{}", schedule["schedule_id"].as_str().unwrap());
+        let window = json!({"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"}).to_string();
+        let backfill = server.call("POST", &format!("{path}/backfill"), &window);
+        assert_eq!(backfill.refusal(), (422, "invalid".into(), Some("rule.basis".into())));
+        let skip = server.call("PATCH", &path, r#"{"overlap":"SKIP_IF_RUNNING"}"#);
+        assert_eq!(skip.refusal(), (422, "invalid".into(), Some("overlap".into())));
+        for (field, value, path) in [
+            ("overlap", json!("QUEUE_ONE"), "overlap"),
+            ("misfire", json!({"policy": "CATCH_UP", "limit": 3}), "misfire.policy"),
+            ("flexible_window", json!("6m"), "flexible_window"),
+        ] {
+            let reply = create(&server, &with(spec.clone(), field, value));
+            assert_eq!((reply.refusal().0, reply.refusal().2.as_deref()), (422, Some(path)), "{basis}");
+        }
+        assert_eq!(server.call("PUT", "/v1/queues/events", r#"{"tracked":false}"#).status, 200);
+        let untracked = create(&server, &with(spec, "queue", json!("events")));
+        assert_eq!(untracked.refusal(), (422, "invalid".into(), Some("rule.basis".into())));
+        let question = json!({"rule": rule, "from": "2026-11-01T05:00:00Z", "count": 3});
+        let answer = server.call("POST", "/v1/preview", &question.to_string()).json();
+        assert_eq!(answer["next"], json!(["2026-11-01T05:05:00.000Z"]));
+        assert_eq!(answer["warnings"][0]["code"], json!("follows_runs"));
+    }
+}
+
+#[test]
+fn a_key_finds_an_interval_that_follows_its_runs_whether_or_not_that_is_said_again() {
+    let (_home, server) = fresh();
+    let ask = |rule: Value| {
+        let spec = json!({"tenant": "acme", "queue": "billing", "rule": rule}).to_string();
+        server.send("POST", "/v1/schedules", &[("Idempotency-Key", "k")], spec.as_bytes()).status
+    };
+    assert_eq!(ask(json!({"every": "5m", "basis": "completion"})), 201);
+    assert_eq!(ask(json!({"every": "5m", "basis": "completion"})), 200);
+    assert_eq!(ask(json!({"every": "5m"})), 200, "what is left out is whatever stands");
+    assert_eq!(ask(json!({"every": "5m", "basis": "start"})), 409);
+    assert_eq!(ask(json!({"every": "6m"})), 409);
 }
 
 #[test]

@@ -25,7 +25,13 @@ impl House {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let tokens = home.path().join("tokens");
-        let lines = [("admin", "root"), ("tenant:acme", "mine"), ("tenant:other", "theirs"), ("worker:q", "work")];
+        let lines = [
+            ("admin", "root"),
+            ("tenant:acme", "mine"),
+            ("tenant:other", "theirs"),
+            ("worker:q", "work"),
+            ("worker:elsewhere", "away"),
+        ];
         fs::write(&tokens, lines.map(|(role, token)| line(role, token)).concat()).unwrap();
         let more = ["--shards", "2", "--tokens", tokens.to_str().unwrap()];
         let server = Server::start(&home.path().join("data"), &more);
@@ -42,11 +48,28 @@ impl House {
         let document = self.call("root", "GET", "/v1/openapi.json", "").json();
         let mut calls = Vec::new();
         for (path, operations) in document["paths"].as_object().unwrap() {
-            let id = if path.contains("/occurrences/{id}") { occurrence } else { schedule };
+            let id = match path.as_str() {
+                "/v1/queues/{id}/claim" => "q",
+                path if path.contains("/occurrences/{id}") => occurrence,
+                _ => schedule,
+            };
+            let run = |more: Value| {
+                let mut run = json!({"occurrence_id": occurrence, "lease_token": "000000000000000000000000"});
+                run.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                run.to_string()
+            };
             for method in operations.as_object().unwrap().keys() {
                 let body = match path.rsplit('/').next().unwrap() {
                     _ if method == "get" || method == "delete" => String::new(),
                     "schedules" | "import" => mine().to_string(),
+                    "claim" if path.contains("/queues/") => {
+                        json!({"worker": "w", "max": 1, "lease_ms": 60_000}).to_string()
+                    }
+                    "claim" => json!({"worker": "w", "lease_ms": 60_000, "schedule_id": schedule}).to_string(),
+                    "heartbeat" => run(json!({"lease_ms": 60_000})),
+                    "complete" => run(json!({})),
+                    "fail" => run(json!({"class": "transient"})),
+                    "resolve" => json!({"outcome": "retry", "reviewer": "me", "note": ""}).to_string(),
                     "preview" => json!({"rule": {"every": "5m"}}).to_string(),
                     "backfill" => json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}).to_string(),
                     _ => "{}".to_owned(),
@@ -67,6 +90,11 @@ fn mine() -> Value {
 fn is_admins(method: &str, path: &str) -> bool {
     let sets_a_tenant = method == "PUT" && path.starts_with("/v1/tenants/");
     sets_a_tenant || path.starts_with("/v1/queues/") || ["/metrics", "/v1/backlog"].contains(&path)
+}
+
+/// What workers do.
+fn is_workers(path: &str) -> bool {
+    path.starts_with("/v1/runs/") || path.ends_with("/claim")
 }
 
 /// A schedule and an occurrence of acme.
@@ -114,14 +142,16 @@ fn what_is_another_tenants_is_not_there() {
         let is_own = ["/healthz", "/readyz", "/v1/openapi.json", "/v1/preview"].contains(&path.as_str());
         match (reply.status, path.as_str()) {
             (200, _) if is_own => {}
-            (200, "/v1/schedules") => assert_eq!(reply.json()["items"], json!([])),
+            (200, "/v1/schedules" | "/v1/dead" | "/v1/held") => assert_eq!(reply.json()["items"], json!([])),
             (200, "/v1/schedules/import") => assert!(reply.body.contains("\"not_found\""), "{reply:?}"),
-            (403, _) if is_admins(&method, &path) => {}
+            (403, _) if is_admins(&method, &path) || is_workers(&path) => {}
             _ => assert_eq!(reply.refusal().0, 404, "{method} {path}: {reply:?}"),
         }
     }
     for query in ["tenant=acme", "tenant=nobody"] {
-        assert_eq!(house.call("theirs", "GET", &format!("/v1/schedules?{query}"), "").refusal().0, 404, "{query}");
+        for path in ["/v1/schedules", "/v1/dead", "/v1/held"] {
+            assert_eq!(house.call("theirs", "GET", &format!("{path}?{query}"), "").refusal().0, 404, "{path} {query}");
+        }
     }
     let kept = house.call("mine", "GET", &format!("/v1/schedules/{schedule}"), "").json();
     assert_eq!((&kept["schedule"]["version"], &kept["schedule"]["state"]), (&json!(1), &json!("active")));
@@ -145,17 +175,47 @@ fn each_role_does_what_is_its_own() {
         assert_eq!(house.call("mine", method, path, "{}").refusal(), (403, "forbidden".into(), None), "{path}");
     }
     for (method, path, body) in house.calls(&schedule, &occurrence) {
-        let reply = house.call("work", &method, &path, &body);
-        assert!(
-            reply.status == 200 || reply.refusal() == (403, "forbidden".into(), None),
-            "{method} {path}: {reply:?}"
-        );
+        let [there, away] = ["work", "away"].map(|token| house.call(token, &method, &path, &body));
+        if is_workers(&path) {
+            // The token in these bodies was never granted: its shard may be another one than the occurrence's.
+            assert!([200, 409].contains(&there.status) || there.refusal().0 == 404, "{method} {path}: {there:?}");
+            assert_eq!(away.refusal(), (404, "not_found".into(), None), "{method} {path}");
+            continue;
+        }
+        for reply in [there, away] {
+            let is_open = reply.status == 200 && ["/healthz", "/readyz"].contains(&path.as_str());
+            assert!(is_open || reply.refusal() == (403, "forbidden".into(), None), "{method} {path}: {reply:?}");
+        }
     }
     let anonymous = json!({"queue": "q", "rule": {"every": "5m"}}).to_string();
     let reply = house.call("root", "POST", "/v1/schedules", &anonymous);
     assert_eq!(reply.refusal(), (422, "invalid".into(), Some("tenant".into())), "the admin has to say whose");
     let lower = house.server.send("GET", "/v1/schedules", &[("authorization", "bearer mine")], b"");
     assert_eq!(lower.status, 200, "the scheme is read in any case");
+}
+
+#[test]
+fn a_worker_speaks_of_its_own_queues_runs_and_of_no_other() {
+    let house = House::new();
+    let (_, occurrence) = acme(&house);
+    let claim = json!({"worker": "w", "max": 1, "lease_ms": 60_000, "wait_ms": 10_000}).to_string();
+    assert_eq!(house.call("away", "POST", "/v1/queues/q/claim", &claim).refusal().0, 404);
+    let run = house.call("work", "POST", "/v1/queues/q/claim", &claim).json()["runs"][0].clone();
+    assert_eq!(run["occurrence_id"], occurrence.as_str());
+    let done = json!({"occurrence_id": occurrence, "lease_token": run["lease_token"]});
+    let many = json!({"runs": [done, done]}).to_string();
+    let results = house.call("away", "POST", "/v1/runs/complete", &many).json()["results"].clone();
+    let codes = [&results[0]["error"]["code"], &results[1]["error"]["code"]];
+    assert_eq!(codes, ["not_found"; 2], "the token is right, and the queue is not its own");
+    assert_eq!(house.call("mine", "POST", "/v1/runs/complete", &done.to_string()).refusal().0, 403);
+    let results = house.call("work", "POST", "/v1/runs/complete", &many).json()["results"].clone();
+    assert_eq!(results, json!([{"state": "SUCCEEDED"}, {"state": "SUCCEEDED"}]));
+    assert_eq!(
+        house
+            .call("away", "POST", "/v1/queues/elsewhere/claim", "{\"worker\":\"w\",\"max\":1,\"lease_ms\":1000}")
+            .json(),
+        json!({"runs": []})
+    );
 }
 
 #[test]

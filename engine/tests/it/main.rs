@@ -16,8 +16,10 @@ mod http_document;
 mod http_fields;
 mod http_import;
 mod http_limits;
+mod http_runs;
 mod http_settings;
 mod http_tokens;
+mod http_waits;
 mod ids;
 mod kills;
 #[cfg(feature = "redis")]

@@ -62,6 +62,10 @@ fn cron() -> RuleBody {
     }
 }
 
+fn after(from_start: bool) -> RuleBody {
+    RuleBody::After { every_ms: 1_000, anchor_ms: -5, from_start }
+}
+
 fn at(local: Option<LocalBody>) -> RuleBody {
     RuleBody::At { at_ms: 1_793_511_000_000, local }
 }
@@ -105,6 +109,8 @@ fn vectors() -> Vec<(&'static str, Record)> {
         ("queue_named", Record::QueueNamed(Named { name: "mail".into() })),
         ("schedule_created_cron", schedule(Some("nightly"), cron())),
         ("schedule_created_every", schedule(None, RuleBody::Every { every_ms: 1_000, anchor_ms: -5 })),
+        ("schedule_created_after_end", schedule(None, after(false))),
+        ("schedule_created_after_start", schedule(None, after(true))),
         ("schedule_created_at", schedule(None, at(None))),
         ("schedule_created_at_local", schedule(None, at(Some(local)))),
         ("canceled", Record::Canceled(Canceled { schedule: 3, closing: closing() })),
@@ -278,6 +284,7 @@ const VARINT: Varint = Configuration::default().with_varint_encoding();
 
 type CronMirror = (u32, String, String, bool, bool, bool);
 type EveryMirror = (u32, i64, i64);
+type AfterMirror = (u32, i64, i64, bool);
 type AtMirror = (u32, i64, Option<(String, String, Option<bool>, bool)>);
 type RetryMirror = (u32, u64, u64, Option<u64>, Option<u32>);
 type SpecMirror<Rule, Policy> = (
@@ -436,6 +443,10 @@ fn wincode_reads_a_schedule(body: &[u8], created: ScheduleCreated) {
         RuleBody::Every { every_ms, anchor_ms } => {
             let spec = spec_fields(created.spec, (1, every_ms, anchor_ms), policy);
             assert_eq!(reads::<Mirror<EveryMirror>>(body), (head.0, head.1, head.2, spec));
+        }
+        RuleBody::After { every_ms, anchor_ms, from_start } => {
+            let spec = spec_fields(created.spec, (3, every_ms, anchor_ms, from_start), policy);
+            assert_eq!(reads::<Mirror<AfterMirror>>(body), (head.0, head.1, head.2, spec));
         }
         RuleBody::At { at_ms, local } => {
             let local = local.map(|l| (l.local, l.zone, l.second, l.shift));

@@ -1,14 +1,10 @@
 //! Listings: page after page until the limit, the end, or the reader's patience.
 
-use std::process::ExitCode;
-
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::Value;
 use ureq::http::Method;
 
 use super::{
-    conclude,
-    connect::ConnectArgs,
     error::ClientError,
     http::{Ask, Client},
     local::Clocks,
@@ -21,18 +17,28 @@ use crate::cli::report::note;
 /// The most that the server puts on a page.
 const PAGE_ITEMS: u64 = 500;
 
+/// So many are shown where nothing is said.
+const DEFAULT_LIMIT: u64 = 100;
+
 /// How much of a listing is wanted.
 #[derive(Args, Clone)]
-pub(crate) struct Extent {
-    /// How many to show
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
-    limit: u64,
+pub(super) struct Extent {
+    /// How many to show [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// Show all of them
     #[arg(long, conflicts_with = "limit")]
     all: bool,
     /// Go on where a listing stopped
     #[arg(long)]
     cursor: Option<String>,
+}
+
+impl Extent {
+    /// Whether anything was said of it.
+    pub(super) const fn is_given(&self) -> bool {
+        self.limit.is_some() || self.all || self.cursor.is_some()
+    }
 }
 
 /// Options of `schedule list`.
@@ -69,39 +75,6 @@ pub(super) struct OccurrenceListArgs {
     extent: Extent,
 }
 
-/// Options of `dead` and `held`.
-#[derive(Args)]
-pub(crate) struct ListsArgs {
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(subcommand)]
-    command: ListsCommand,
-}
-
-#[derive(Subcommand)]
-enum ListsCommand {
-    /// List them
-    List {
-        /// Only this tenant's
-        #[arg(long, value_name = "ID")]
-        tenant: Option<String>,
-        #[command(flatten)]
-        extent: Extent,
-    },
-}
-
-/// Runs `dead list` or `held list`.
-pub(crate) fn run(which: &str, args: ListsArgs) -> ExitCode {
-    let ListsCommand::List { tenant, extent } = &args.command;
-    let done = args.connect.client().and_then(|client| {
-        let ask = Ask::new(Method::GET, format!("/v1/{which}")).query("tenant", tenant.as_ref());
-        let clocks = Clocks::new();
-        let row = |item: &Value| show::occurrence_row(item, &clocks, None);
-        walk(&client, &ask, extent, args.connect.json, show::OCCURRENCES, row)
-    });
-    conclude(done, args.connect.json)
-}
-
 /// Lists schedules.
 pub(super) fn schedules(client: &Client, args: &ScheduleListArgs, json: bool) -> Result<(), ClientError> {
     let ask = Ask::new(Method::GET, "/v1/schedules").query("tenant", args.tenant.as_ref());
@@ -122,7 +95,7 @@ pub(super) fn occurrences(client: &Client, args: &OccurrenceListArgs, json: bool
 }
 
 /// Shows page after page as it comes: a listing may be longer than memory. With `json` a page is a line.
-fn walk<const N: usize>(
+pub(super) fn walk<const N: usize>(
     client: &Client,
     ask: &Ask,
     extent: &Extent,
@@ -130,7 +103,7 @@ fn walk<const N: usize>(
     head: [&str; N],
     row: impl Fn(&Value) -> [String; N],
 ) -> Result<(), ClientError> {
-    let (mut left, mut cursor, mut shown) = (extent.limit, extent.cursor.clone(), 0_usize);
+    let (mut left, mut cursor, mut shown) = (extent.limit.unwrap_or(DEFAULT_LIMIT), extent.cursor.clone(), 0_usize);
     loop {
         let page_items = if extent.all { PAGE_ITEMS } else { left.min(PAGE_ITEMS) };
         let page = client.ask(&ask.clone().query("limit", Some(page_items)).query("cursor", cursor.as_ref()))?;

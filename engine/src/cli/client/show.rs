@@ -100,11 +100,80 @@ pub(super) fn occurrence_row(item: &Value, clocks: &Clocks, zone: Option<&str>) 
     if let Some(until) = item.get("scheduled_until") {
         when = format!("{when} to {}", clocks.show(until, zone));
     }
-    let state = match &item["reason"] {
+    [id, when, state(item), kind(item), lag(item)]
+}
+
+fn state(item: &Value) -> String {
+    match &item["reason"] {
         Value::Null => text(&item["state"]),
         reason => format!("{} ({})", text(&item["state"]), text(reason)),
+    }
+}
+
+/// The head of a listing of what waits for a person.
+pub(super) const PILE: [&str; 6] = ["OCCURRENCE", "TENANT", "QUEUE", "SCHEDULED FOR", "WHY", "ATTEMPTS"];
+
+/// An occurrence that waits for a person, as a row of a listing.
+pub(super) fn pile_row(item: &Value, clocks: &Clocks) -> [String; 6] {
+    let holds = words(&item["holds"]);
+    let why = if holds.is_empty() { text(&item["reason"]) } else { holds };
+    let last = item["attempts"].as_array().and_then(|attempts| attempts.last()).map(|last| &last["message"]);
+    let attempts = match last {
+        None | Some(Value::Null) => text(&item["attempt_count"]),
+        Some(message) => format!("{}, the last: {}", text(&item["attempt_count"]), text(message)),
     };
-    [id, when, state, kind(item), lag(item)]
+    let [id, tenant, queue] = ["occurrence_id", "tenant", "queue"].map(|field| text(&item[field]));
+    [id, tenant, queue, clocks.show(&item["scheduled_for"], None), why, attempts]
+}
+
+fn words(list: &Value) -> String {
+    let words = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    words.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// An occurrence and its attempts.
+pub(super) fn occurrence(item: &Value, clocks: &Clocks) -> String {
+    let mut rows = vec![
+        row("occurrence", text(&item["occurrence_id"])),
+        row("schedule", format!("{}, version {}", text(&item["schedule_id"]), text(&item["version"]))),
+        row("state", state(item)),
+        row("tenant", text(&item["tenant"])),
+        row("queue", text(&item["queue"])),
+        row("kind", kind(item)),
+        row("scheduled for", clocks.show(&item["scheduled_for"], None)),
+        row("available at", clocks.show(&item["available_at"], None)),
+        row("enqueued at", clocks.show(&item["enqueued_at"], None)),
+        row("attempts", text(&item["attempt_count"])),
+    ];
+    let holds = words(&item["holds"]);
+    if !holds.is_empty() {
+        rows.insert(3, row("held for", holds));
+    }
+    let attempts = item["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let attempt = |attempt: &Value| {
+        let said = ["message", "result_ref"].map(|field| &attempt[field]).into_iter().find(|said| !said.is_null());
+        let result = match (&attempt["result"], &attempt["class"]) {
+            (Value::Null, _) => format!("running until {}", clocks.show(&attempt["lease_expires_at"], None)),
+            (result, Value::Null) => text(result),
+            (result, class) => format!("{} ({})", text(result), text(class)),
+        };
+        let [started, finished] = ["started_at", "finished_at"].map(|field| clocks.show(&attempt[field], None));
+        [text(&attempt["attempt"]), text(&attempt["worker"]), started, finished, result, said.map_or("-".into(), text)]
+    };
+    let shown = table(None, rows);
+    if attempts.is_empty() {
+        return shown;
+    }
+    let head = ["ATTEMPT", "WORKER", "STARTED", "FINISHED", "RESULT", "SAID"];
+    format!("{shown}\n{}", table(Some(head), attempts.iter().map(attempt)))
+}
+
+/// The dimensions of the evidence, and what follows from them.
+pub(super) fn evidenced(answer: &Value) -> String {
+    let reasons = words(&answer["reasons"]);
+    let decision = text(&answer["decision"]);
+    let decision = if reasons.is_empty() { decision } else { format!("{decision} ({reasons})") };
+    format!("{}\n{}", fields(&answer["evidence"]), table(None, [row("decision", decision)]))
 }
 
 fn kind(item: &Value) -> String {
@@ -149,7 +218,10 @@ fn rule(rule: &Value) -> String {
     let zone = text(&rule["zone"]);
     match rule {
         Value::Object(fields) if fields.contains_key("cron") => format!("{} in {zone}", text(&rule["cron"])),
-        Value::Object(fields) if fields.contains_key("every") => format!("every {}", text(&rule["every"])),
+        Value::Object(fields) if fields.contains_key("every") => match rule["basis"].as_str() {
+            Some(basis @ ("completion" | "start")) => format!("every {} after {basis}", text(&rule["every"])),
+            _ => format!("every {}", text(&rule["every"])),
+        },
         Value::Object(fields) if fields.contains_key("at_local") => format!("at {} in {zone}", text(&rule["at_local"])),
         Value::Object(fields) if fields.contains_key("at") => format!("at {}", text(&rule["at"])),
         rule => text(rule),
@@ -185,6 +257,12 @@ mod tests {
         assert_eq!(text(&json!("a\u{1b}[31mb\nc")), "a?[31mb?c");
         assert_eq!(text(&json!("x".repeat(61))), format!("{}…", "x".repeat(60)));
         assert_eq!([text(&json!(null)), text(&json!(7))], ["-", "7"]);
+    }
+
+    #[test]
+    fn an_interval_says_what_it_counts_from_unless_that_is_its_grid() {
+        let shown = ["slot", "completion", "start"].map(|basis| rule(&json!({"every": "5m", "basis": basis})));
+        assert_eq!(shown, ["every 5m", "every 5m after completion", "every 5m after start"]);
     }
 
     #[test]

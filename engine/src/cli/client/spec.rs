@@ -51,10 +51,10 @@ pub(super) struct SpecArgs {
     /// Whether either of two restricted day fields must match, or both (or, and)
     #[arg(long, requires = "cron", conflicts_with_all = ["every", "at", "at_local"])]
     day_match: Option<String>,
-    /// Where the grid of --every lies (RFC 3339)
+    /// Where the grid of --every lies, or what its first instant counts from (RFC 3339)
     #[arg(long, value_name = "T", requires = "every", conflicts_with_all = ["cron", "at", "at_local"])]
     anchor: Option<String>,
-    /// What --every counts from (slot, completion, start)
+    /// What --every counts from: its grid, or its runs' ends or first claims (slot, completion, start)
     #[arg(long, requires = "every", conflicts_with_all = ["cron", "at", "at_local"])]
     basis: Option<String>,
     /// What the worker gets
@@ -217,6 +217,8 @@ mod tests {
             json!({"tenant": "acme", "queue": "mail", "rule": {"cron": "0 9 * * *", "zone": "Europe/Berlin"}})
         );
         assert_eq!(object(&["--every", "5m", "--basis", "slot"]), json!({"rule": {"every": "5m", "basis": "slot"}}));
+        let following = object(&["--every", "5m", "--basis", "completion"]);
+        assert_eq!(following, json!({"rule": {"every": "5m", "basis": "completion"}}));
         assert_eq!(object(&["--misfire", "fire-once"]), json!({"misfire": {"policy": "FIRE_ONCE"}}));
         assert_eq!(object(&["--catch-up-limit", "3"]), json!({"misfire": {"policy": "CATCH_UP", "limit": 3}}));
         assert_eq!(object(&["--overlap", "queue_one"]), json!({"overlap": "QUEUE_ONE"}));

@@ -114,7 +114,7 @@ fn interval(name: &'static str, anchor: UnixMs) -> Planned {
         name: name.to_owned(),
         row: name,
         told: "every 1s, its own grid",
-        rule: NewRule::Every { every: Duration::from_secs(1), anchor: Some(anchor) },
+        rule: NewRule::Every { every: Duration::from_secs(1), anchor: Some(anchor), basis: None },
         flexible_window: None,
         beat: Beat::Grid { every_ms: 1_000, anchor },
     }

@@ -75,7 +75,11 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<Setting, Given>, SettingErr
     let written: Written = toml::from_str(text).map_err(|error| SettingError::Syntax {
         path: path.to_owned(),
         line: line_of(error.span().map_or(0, |span| span.start)),
-        problem: error.message().trim_end().replace('\n', ", "),
+        problem: {
+            let key = error.span().and_then(|span| key_before(text, span.start));
+            let message = error.message().trim_end().replace('\n', ", ");
+            key.map_or_else(|| message.clone(), |key| format!("{key}: {message}"))
+        },
     })?;
     let mut given = BTreeMap::new();
     let mut take = |key: Setting, value: Option<(String, usize)>| {
@@ -101,6 +105,14 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<Setting, Given>, SettingErr
     take(Setting::LiveLimit, shown(written.live_limit));
     take(Setting::Mailbox, shown(written.mailbox));
     Ok(given)
+}
+
+/// The key of the value that begins at `offset`, if one does.
+fn key_before(text: &str, offset: usize) -> Option<&str> {
+    let before = text.get(..offset)?;
+    let line = before.rsplit('\n').next()?;
+    let key = line.trim_end().strip_suffix('=')?.trim();
+    (!key.is_empty()).then_some(key)
 }
 
 /// A value as text, and where it begins.
@@ -144,5 +156,18 @@ mod tests {
             assert!(said.starts_with("c.toml line ") && !said.contains('\n'), "{said}");
         }
         assert!(refused("segment_bytes = true").contains("64MiB"));
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_refused_by_its_key() {
+        for (text, key) in [
+            ("data = 'd'\nshards = 'four'", "line 2: shards: "),
+            ("  listen=7 # here", "line 1: listen: "),
+            ("adopt_redis = [1]", "line 1: adopt_redis: "),
+            ("data = { a = 1 }", "line 1: data: "),
+            ("segment_bytes = 1.5", "line 1: segment_bytes: "),
+        ] {
+            assert!(refused(text).starts_with(&format!("c.toml {key}")), "{text}: {}", refused(text));
+        }
     }
 }

@@ -1,6 +1,30 @@
-//! A grid of elapsed time: `anchor + n * every`, unaffected by zones, restarts and triggers.
+//! Elapsed time: the grid `anchor + n * every`, unaffected by zones and restarts, and what an interval may count from.
 
 use crate::kernel::time::UnixMs;
+
+/// What an interval counts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Basis {
+    /// Its grid, whatever runs.
+    #[default]
+    Slot,
+    /// The moment at which the last regular occurrence came to its end, whatever end that was.
+    Completion,
+    /// The moment at which the last regular occurrence was claimed for the first time, or came to its end unclaimed.
+    Start,
+}
+
+impl Basis {
+    /// The word users write and see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Slot => "slot",
+            Self::Completion => "completion",
+            Self::Start => "start",
+        }
+    }
+}
 
 /// A grid in both directions from its anchor: the anchor says where it lies, not where it begins (`start_at` does).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +60,12 @@ impl Interval {
         i64::try_from(at).ok().map(UnixMs).filter(|at| *at <= UnixMs::MAX)
     }
 
+    /// The first point strictly after both `after` and the anchor.
+    #[must_use]
+    pub fn next_behind_anchor(self, after: UnixMs) -> Option<UnixMs> {
+        self.next(after.max(self.anchor))
+    }
+
     /// The last point in `(after, through]`.
     #[must_use]
     pub fn latest(self, after: UnixMs, through: UnixMs) -> Option<UnixMs> {
@@ -65,6 +95,8 @@ mod tests {
         assert_eq!(grid.next(UnixMs(1_000)), Some(UnixMs(1_300)));
         assert_eq!(grid.next(UnixMs(1_299)), Some(UnixMs(1_300)));
         assert_eq!(grid.next(UnixMs(0)), Some(UnixMs(100)));
+        assert_eq!(grid.next_behind_anchor(UnixMs(0)), Some(UnixMs(1_300)));
+        assert_eq!(grid.next_behind_anchor(UnixMs(1_300)), Some(UnixMs(1_600)));
         assert_eq!(grid.latest(UnixMs(1_000), UnixMs(1_950)), Some(UnixMs(1_900)));
         assert_eq!(grid.latest(UnixMs(1_900), UnixMs(1_950)), None);
         assert_eq!(grid.count(UnixMs(1_000), UnixMs(1_900)), 3);

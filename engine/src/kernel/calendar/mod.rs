@@ -26,7 +26,7 @@ pub use duration::parse_duration_ms;
 pub use error::{CalendarError, CronError, FieldFault};
 pub use fields::CronField;
 pub use intern::{Calendar, Counter, CronId};
-pub use interval::Interval;
+pub use interval::{Basis, Interval};
 pub use local::{LocalFold, resolve_local};
 pub use rule::CronRule;
 pub use spec::{CronSpec, DayMatch, Fold, FoldChoice, Gap};

@@ -2,7 +2,7 @@
 
 use super::{
     CALENDAR_END, civil,
-    interval::Interval,
+    interval::{Basis, Interval},
     rule::CronRule,
     spec::Fold,
     warning::{self, Warning, WarningCode},
@@ -20,6 +20,8 @@ pub enum Previewed<'a> {
     Cron(&'a CronRule),
     /// A grid of elapsed time; shown in UTC.
     Interval(Interval),
+    /// An interval that follows its own runs, laid through its anchor: only its first instant is known. Shown in UTC.
+    Paced(Interval, Basis),
     /// One instant; shown in UTC.
     At(UnixMs),
 }
@@ -67,19 +69,24 @@ pub fn preview(rule: Previewed<'_>, window: &Window) -> Preview {
         let next = match rule {
             Previewed::Cron(rule) => rule.next(after),
             Previewed::Interval(interval) => interval.next(after),
+            Previewed::Paced(interval, _) => interval.next_behind_anchor(after),
             Previewed::At(at) => Some(at).filter(|at| *at > after),
         };
         next.filter(|at| window.end_at.is_none_or(|end_at| *at < end_at))
     };
-    let instants = std::iter::successors(step(after), |at| step(*at)).take(window.count.min(MAX_COUNT));
+    let count = if matches!(rule, Previewed::Paced(..)) { window.count.min(1) } else { window.count.min(MAX_COUNT) };
+    let instants = std::iter::successors(step(after), |at| step(*at)).take(count);
     let zone = match rule {
         Previewed::Cron(rule) => Some(&**rule.zone()),
-        Previewed::Interval(_) | Previewed::At(_) => None,
+        Previewed::Interval(_) | Previewed::Paced(..) | Previewed::At(_) => None,
     };
     let next: Vec<Fire> = instants.map(|at| Fire::new(at, zone)).collect();
     let mut warnings = Vec::new();
     if window.count > 0 && next.is_empty() {
         warnings.push(never_fires(rule, after, window));
+    }
+    if let Previewed::Paced(interval, basis) = rule {
+        warnings.push(warning::about_pace(interval, basis));
     }
     let Previewed::Cron(rule) = rule else {
         return Preview { next, warnings, fold: None };
@@ -127,7 +134,9 @@ fn never_fires(rule: Previewed<'_>, after: UnixMs, window: &Window) -> Warning {
             rule.spec().expr,
             rule.spec().zone,
         ),
-        (Previewed::Interval(_) | Previewed::At(_), None) => format!("never fires: no instant after {after}"),
+        (Previewed::Interval(_) | Previewed::Paced(..) | Previewed::At(_), None) => {
+            format!("never fires: no instant after {after}")
+        }
     };
     Warning { code: WarningCode::NeverFires, message, at: None }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     civil,
+    interval::{Basis, Interval},
     rule::CronRule,
     spec::{DayMatch, Fold, Gap},
     timetable::second_of,
@@ -40,6 +41,8 @@ pub enum WarningCode {
     FoldOnce,
     /// A wall time happens twice on a date and fires at both.
     FoldTwice,
+    /// Only the first instant is known: each later one follows a run.
+    FollowsRuns,
 }
 
 impl WarningCode {
@@ -55,6 +58,7 @@ impl WarningCode {
             Self::GapShifted => "gap_shifted",
             Self::FoldOnce => "fold_once",
             Self::FoldTwice => "fold_twice",
+            Self::FollowsRuns => "follows_runs",
         }
     }
 }
@@ -90,6 +94,17 @@ pub(super) fn about_expression(rule: &CronRule, warnings: &mut Vec<Warning>) {
             format!("{name} is an old name of a fixed offset that never changes; people usually mean {instead}");
         push(WarningCode::FixedOffsetZone, message);
     }
+}
+
+/// Why there is no list of an interval that follows its runs.
+pub(super) fn about_pace(interval: Interval, basis: Basis) -> Warning {
+    let what = match basis {
+        Basis::Slot => "on its grid",
+        Basis::Completion => "after the run before has come to its end",
+        Basis::Start => "after the run before was claimed for the first time",
+    };
+    let message = format!("only the first instant is known: each later one comes {} ms {what}", interval.every_ms());
+    Warning { code: WarningCode::FollowsRuns, message, at: None }
 }
 
 const FIXED_NAMES: [(&str, &str); 2] = [("EST", "America/New_York"), ("MST", "America/Denver")];

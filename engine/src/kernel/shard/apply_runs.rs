@@ -82,6 +82,9 @@ impl Shard {
             result_ref: None,
         };
         run.begin(attempt, token);
+        if run.made == 1 {
+            self.note_first_claim(number);
+        }
     }
 
     /// The first acceptance by the queue is when an occurrence was enqueued.
@@ -196,6 +199,7 @@ impl Shard {
         self.runs.set_dead(tenant, number, None);
         let run = self.runs.entry(number);
         run.allowed = run.made.saturating_add(policies.retry.max_attempts);
+        run.is_replayed = true;
         self.ask_for(number);
         Ok(())
     }
@@ -240,6 +244,7 @@ impl Shard {
             self.runs.set_unsettled(schedule, number, false);
             self.live -= 1;
             self.touch(schedule)?;
+            self.note_end(number);
             self.end(number);
         }
         let Settled { stream, generation, counter } = *settled;

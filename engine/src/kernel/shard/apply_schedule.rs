@@ -92,11 +92,12 @@ impl Shard {
         old.plan.release(&mut self.calendar);
         self.policies.give_back(old.policies);
         self.schedules.recount(number);
+        self.repace(number);
     }
 
     fn check_spec(&mut self, spec: &SpecBody) -> Result<(), Inconsistent> {
         self.check(self.queues.name(spec.queue).is_some(), || format!("no queue {}", spec.queue))?;
-        if let RuleBody::Every { every_ms, .. } = spec.rule {
+        if let RuleBody::Every { every_ms, .. } | RuleBody::After { every_ms, .. } = spec.rule {
             self.check(every_ms > 0, || format!("an interval of {every_ms} ms"))?;
         }
         self.smallest_lateness_ms = self.smallest_lateness_ms.min(spec.max_lateness_ms);
@@ -117,7 +118,7 @@ impl Shard {
         self.supersede(schedule);
         let spec = &updated.spec;
         let (start_at, end_at) = (spec.start_at_ms.map(UnixMs), spec.end_at_ms.map(UnixMs));
-        let plan = Plan::new(&spec.rule, start_at, end_at, &mut self.calendar);
+        let mut plan = Plan::new(&spec.rule, start_at, end_at, &mut self.calendar);
         let policies = self.policies.share(policies_of(spec));
         let now = self.log_time;
         let row = self.schedules.row_mut(schedule).expect("checked above");
@@ -128,10 +129,12 @@ impl Shard {
         row.text.review_owner.clone_from(&spec.review_owner);
         row.decided_through = now;
         row.updated_at = now;
+        plan.go_on_from(&row.plan);
         let plan = std::mem::replace(&mut row.plan, plan);
         let policies = std::mem::replace(&mut row.policies, policies);
         plan.release(&mut self.calendar);
         self.policies.give_back(policies);
+        self.repace(schedule);
         Ok(())
     }
 
@@ -226,6 +229,7 @@ impl Shard {
     pub(super) fn push_range(&mut self, schedule: u32, disposition: RangeDisposition, range: Option<RangeBody>) {
         if let Some(range) = range {
             self.push_range_of(schedule, Kind::Regular, disposition, range);
+            self.note_decided(schedule);
         }
     }
 
@@ -322,7 +326,8 @@ impl Shard {
     pub(super) fn apply_backfill(&mut self, asked: &BackfillRequested) -> Result<(), Inconsistent> {
         self.check_live(asked.schedule)?;
         let (from, to) = (self.instant(asked.from), self.instant(asked.to));
-        let fits = UnixMs::MIN <= from && from < to && to <= self.log_time && asked.count <= BACKFILL_LIMIT;
+        let has_past = self.schedule(asked.schedule).plan.pace().is_none();
+        let fits = UnixMs::MIN <= from && from < to && to <= self.log_time && asked.count <= BACKFILL_LIMIT && has_past;
         self.check(fits, || format!("a backfill of {} instants from {from} to {to}", asked.count))?;
         let number = self.next_backfill;
         self.next_backfill += 1;

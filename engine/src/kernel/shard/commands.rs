@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Shard, Turn, Urgency, plan::Plan};
 use crate::kernel::{
-    calendar::{DayMatch, FoldChoice, Gap, LocalFold},
+    calendar::{Basis, CALENDAR_END, DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     id::ScheduleId,
     occurrence::QueueNo,
@@ -114,7 +114,7 @@ impl Shard {
             None => 1,
         };
         let base = now.max(self.log_time);
-        self.check_future(spec, base)?;
+        self.check_future(spec, None, base)?;
         self.check_followed(spec)?;
         self.reserve_schedule(&spec.tenant)?;
         let tenant = self.tenant_for(&spec.tenant, now, turn);
@@ -132,9 +132,12 @@ impl Shard {
         self.permits.reserve_schedule(tenant).map_err(|limit| CommandError::QuotaSchedules { limit })
     }
 
-    /// Refuses a description without an instant after `now`.
-    pub(super) fn check_future(&mut self, spec: &Spec, now: UnixMs) -> Result<(), Refusal> {
-        let plan = Plan::new(&rule_body(spec, now), spec.start_at, spec.end_at, &mut self.calendar);
+    /// Refuses a description without an instant after `now`; of a schedule that stands, if it is one.
+    pub(super) fn check_future(&mut self, spec: &Spec, of: Option<u32>, now: UnixMs) -> Result<(), Refusal> {
+        let mut plan = Plan::new(&rule_body(spec, now), spec.start_at, spec.end_at, &mut self.calendar);
+        if let Some(number) = of {
+            plan.go_on_from(&self.schedule(number).plan);
+        }
         let first = plan.next(now, &mut self.calendar);
         plan.release(&mut self.calendar);
         if first.is_some() { Ok(()) } else { Err(no_instant(spec, now)) }
@@ -143,7 +146,10 @@ impl Shard {
     /// Refuses what only a queue whose runs are followed can keep.
     pub(super) fn check_followed(&self, spec: &Spec) -> Result<(), Refusal> {
         let is_followed = self.queues.number(&spec.queue).is_none_or(|queue| self.settings.is_tracked(queue));
-        let field = if spec.overlap != Overlap::Allow {
+        let follows_runs = matches!(spec.rule, Rule::Every { basis: Basis::Completion | Basis::Start, .. });
+        let field = if follows_runs {
+            "rule.basis"
+        } else if spec.overlap != Overlap::Allow {
             "overlap"
         } else if spec.effect != Effect::Idempotent {
             "effect"
@@ -207,7 +213,14 @@ fn rule_body(spec: &Spec, now: UnixMs) -> RuleBody {
             gap_shift: cron.gap == Gap::Shift,
             day_and: cron.day_match == DayMatch::And,
         },
-        Rule::Every { every_ms, anchor } => RuleBody::Every { every_ms: *every_ms, anchor_ms: anchor.unwrap_or(now).0 },
+        Rule::Every { every_ms, anchor, basis } => {
+            let (every_ms, anchor_ms) = (*every_ms, anchor.unwrap_or(now).0);
+            match basis {
+                Basis::Slot => RuleBody::Every { every_ms, anchor_ms },
+                Basis::Completion => RuleBody::After { every_ms, anchor_ms, from_start: false },
+                Basis::Start => RuleBody::After { every_ms, anchor_ms, from_start: true },
+            }
+        }
         Rule::At(at) => RuleBody::At {
             at_ms: at.0,
             local: spec.at_local.as_ref().map(|given| LocalBody {
@@ -237,6 +250,10 @@ fn no_instant(spec: &Spec, now: UnixMs) -> Refusal {
             field,
             format!("{at} is not after now ({now}): give an instant in the future"),
         );
+    }
+    if let Some(start_at) = spec.start_at.filter(|start_at| *start_at >= CALENDAR_END) {
+        let message = format!("{start_at} is past the calendar, which ends at {CALENDAR_END}: give an earlier start");
+        return Refusal::new(RefusalCode::NeverFires, "start_at", message);
     }
     if let Some(end_at) = spec.end_at {
         let from = spec.start_at.map_or(now, |start_at| start_at.max(now));

@@ -165,7 +165,7 @@ impl Shard {
             && Self::available_at(row, instant) <= now
         {
             instants.push(instant);
-            next = row.plan.next(instant, &mut self.calendar);
+            next = row.plan.next_known(instant, &mut self.calendar);
         }
         instants
     }

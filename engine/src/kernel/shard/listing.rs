@@ -2,7 +2,7 @@
 
 use super::{Shard, Target, schedules::ScheduleRow};
 use crate::kernel::{
-    calendar::{CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
+    calendar::{Basis, CronSpec, DayMatch, FoldChoice, Gap, LocalFold},
     gate::Lsn,
     names::Names,
     occurrence::State,
@@ -142,7 +142,7 @@ impl Shard {
             && instants.len() < NEXT_SHOWN
         {
             instants.push(instant);
-            next = row.plan.next(instant, &mut self.calendar);
+            next = row.plan.next_known(instant, &mut self.calendar);
         }
         instants
     }
@@ -167,7 +167,13 @@ pub(super) fn rule_of(body: RuleBody) -> (Rule, Option<AtLocal>) {
             let day_match = if day_and { DayMatch::And } else { DayMatch::Or };
             (Rule::Cron(CronSpec { expr, zone, fold, gap, day_match }), None)
         }
-        RuleBody::Every { every_ms, anchor_ms } => (Rule::Every { every_ms, anchor: Some(UnixMs(anchor_ms)) }, None),
+        RuleBody::Every { every_ms, anchor_ms } => {
+            (Rule::Every { every_ms, anchor: Some(UnixMs(anchor_ms)), basis: Basis::Slot }, None)
+        }
+        RuleBody::After { every_ms, anchor_ms, from_start } => {
+            let basis = if from_start { Basis::Start } else { Basis::Completion };
+            (Rule::Every { every_ms, anchor: Some(UnixMs(anchor_ms)), basis }, None)
+        }
         RuleBody::At { at_ms, local } => {
             let local = local.map(|given| AtLocal {
                 local: given.local,

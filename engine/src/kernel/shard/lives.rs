@@ -42,11 +42,14 @@ impl Shard {
         lane: Option<Lane>,
     ) -> Result<OccurrenceNo, Inconsistent> {
         let row = self.schedules.row_mut(schedule).filter(|row| row.decided_through < scheduled_for && row.is_firing());
-        let Some(row) = row else {
+        let Some(row) = row.filter(|row| !row.plan.is_open()) else {
             let what = format!("schedule {schedule} cannot have an occurrence at {scheduled_for}");
             return Err(Inconsistent::new(self.lsn, what));
         };
         row.decided_through = scheduled_for;
+        if let Some(pace) = row.plan.pace_mut() {
+            pace.wait();
+        }
         let (version, lane) = (row.version, lane.unwrap_or(row.own_lane()));
         let near = row.newest;
         self.insert(&Birth { schedule, version, scheduled_for, kind: Kind::Regular, lane, discriminator: b"", near })
@@ -183,6 +186,9 @@ impl Shard {
             self.runs.set_unsettled(schedule, number, is_unsettled(state));
             self.note_run(number, before, state, (schedule, tenant));
         }
+        if is_over(state, is_tracked) && !is_over(before, is_tracked) {
+            self.note_end(number);
+        }
         if has_ended(state, is_tracked) {
             self.end(number);
         }
@@ -281,6 +287,11 @@ const fn is_unsettled(state: State) -> bool {
             false
         }
     }
+}
+
+/// Whether an occurrence of this state has come to an end; what is DEAD may be replayed, which is another story.
+pub(super) const fn is_over(state: State, is_tracked: bool) -> bool {
+    matches!(state, State::Dead) || has_ended(state, is_tracked)
 }
 
 /// Whether nothing moves an occurrence of this state on any more.

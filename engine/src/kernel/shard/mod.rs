@@ -29,6 +29,7 @@ mod occurrences;
 mod open;
 mod outbox;
 mod outcomes;
+mod pace;
 mod people;
 mod plan;
 mod release;

@@ -3,6 +3,7 @@
 use super::{Shard, Turn, Urgency, apply_runs::DAY_MS, lobby::is_caught_up, occurrences::OccurrenceRow};
 use crate::kernel::{
     attempt::{AttemptResult, Failure, Resolution},
+    calendar::Basis,
     evidence::{Evidence, Jitter, PriorOutcome, RetryBudget, ScheduleType},
     gate::Lsn,
     id::{Kind, OccurrenceId},
@@ -222,6 +223,11 @@ fn described(rule: RuleBody) -> (ScheduleType, String, Option<String>) {
         RuleBody::Cron { expr, zone, .. } => (ScheduleType::Cron, expr, Some(zone)),
         RuleBody::Every { every_ms, anchor_ms } => {
             (ScheduleType::Interval, format!("every {every_ms} ms from {}", UnixMs(anchor_ms)), None)
+        }
+        RuleBody::After { every_ms, anchor_ms, from_start } => {
+            let basis = if from_start { Basis::Start } else { Basis::Completion }.as_str();
+            let text = format!("every {every_ms} ms after {basis}, from {}", UnixMs(anchor_ms));
+            (ScheduleType::Interval, text, None)
         }
         RuleBody::At { at_ms, local } => {
             (ScheduleType::OneOff, UnixMs(at_ms).to_string(), local.map(|local| local.zone))

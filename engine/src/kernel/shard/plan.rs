@@ -1,5 +1,6 @@
 //! A schedule's rule within its bounds: the one place where instants come from.
 
+use super::pace::Pace;
 use crate::kernel::{
     calendar::{Calendar, CalendarError, CronId, CronSpec, DayMatch, FoldChoice, Gap, Interval},
     record::{LocalBody, RuleBody},
@@ -22,6 +23,8 @@ enum PlanRule {
         error: Option<Box<CalendarError>>,
     },
     Every(Interval),
+    /// It follows its own runs.
+    Paced(Box<Pace>),
     At {
         at: UnixMs,
         local: Option<Box<LocalBody>>,
@@ -49,6 +52,9 @@ impl Plan {
             RuleBody::Every { every_ms, anchor_ms } => {
                 let grid = Interval::new(UnixMs(*anchor_ms), (*every_ms).max(1));
                 PlanRule::Every(grid.expect("a distance of at least 1 ms is positive"))
+            }
+            RuleBody::After { every_ms, anchor_ms, from_start } => {
+                PlanRule::Paced(Box::new(Pace::new(*every_ms, UnixMs(*anchor_ms), *from_start)))
             }
             RuleBody::At { at_ms, local } => PlanRule::At { at: UnixMs(*at_ms), local: local.clone().map(Box::new) },
         };
@@ -81,6 +87,7 @@ impl Plan {
                 }
             }
             PlanRule::Every(grid) => RuleBody::Every { every_ms: grid.every_ms(), anchor_ms: grid.anchor().0 },
+            PlanRule::Paced(pace) => pace.body(),
             PlanRule::At { at, local } => RuleBody::At { at_ms: at.0, local: local.as_deref().cloned() },
         }
     }
@@ -93,8 +100,35 @@ impl Plan {
     pub(super) fn error(&self) -> Option<&CalendarError> {
         match &self.rule {
             PlanRule::Cron { error, .. } => error.as_deref(),
-            PlanRule::Every(_) | PlanRule::At { .. } => None,
+            PlanRule::Every(_) | PlanRule::Paced(_) | PlanRule::At { .. } => None,
         }
+    }
+
+    /// What its next instant counts from, if it follows its own runs.
+    pub(super) fn pace(&self) -> Option<&Pace> {
+        match &self.rule {
+            PlanRule::Paced(pace) => Some(pace),
+            PlanRule::Cron { .. } | PlanRule::Every(_) | PlanRule::At { .. } => None,
+        }
+    }
+
+    pub(super) fn pace_mut(&mut self) -> Option<&mut Pace> {
+        match &mut self.rule {
+            PlanRule::Paced(pace) => Some(pace),
+            PlanRule::Cron { .. } | PlanRule::Every(_) | PlanRule::At { .. } => None,
+        }
+    }
+
+    /// Where both follow the schedule's runs, it counts on from where the plan before it did.
+    pub(super) fn go_on_from(&mut self, before: &Self) {
+        if let (Some(pace), Some(before)) = (self.pace_mut(), before.pace()) {
+            pace.go_on_from(before);
+        }
+    }
+
+    /// Whether what it has made must come to its end, or be claimed, before anybody knows what is next.
+    pub(super) fn is_open(&self) -> bool {
+        self.pace().is_some_and(Pace::is_open)
     }
 
     /// The first instant after `after`.
@@ -104,9 +138,15 @@ impl Plan {
             PlanRule::Cron { error: Some(_), .. } => None,
             PlanRule::Cron { id, error: None } => calendar.next(*id, after),
             PlanRule::Every(grid) => grid.next(after),
+            PlanRule::Paced(pace) => pace.next(after),
             PlanRule::At { at, .. } => (*at > after).then_some(*at),
         }?;
         self.end_at.is_none_or(|end| instant < end).then_some(instant)
+    }
+
+    /// The first instant after `instant`, which is one, as far as that can be known before it has run.
+    pub(super) fn next_known(&self, instant: UnixMs, calendar: &mut Calendar) -> Option<UnixMs> {
+        if self.pace().is_some() { None } else { self.next(instant, calendar) }
     }
 
     /// The last instant in `(after, through]`.
@@ -116,6 +156,7 @@ impl Plan {
             PlanRule::Cron { error: Some(_), .. } => None,
             PlanRule::Cron { id, error: None } => calendar.latest(*id, after, through),
             PlanRule::Every(grid) => grid.latest(after, through),
+            PlanRule::Paced(pace) => pace.next(after).filter(|next| *next <= through),
             PlanRule::At { at, .. } => (*at > after && *at <= through).then_some(*at),
         }
     }
@@ -127,6 +168,7 @@ impl Plan {
             PlanRule::Cron { error: Some(_), .. } => 0,
             PlanRule::Cron { id, error: None } => calendar.count(*id, after, through),
             PlanRule::Every(grid) => grid.count(after, through),
+            PlanRule::Paced(pace) => u64::from(pace.next(after).is_some_and(|next| next <= through)),
             PlanRule::At { at, .. } => u64::from(*at > after && *at <= through),
         }
     }

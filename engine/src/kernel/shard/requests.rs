@@ -170,6 +170,10 @@ impl Shard {
             }
             return Ok((Backfilled { occurrences, is_new: false }, changed));
         }
+        if self.schedule(number).plan.pace().is_some() {
+            let message = "what follows its runs has no past instants to run again: trigger it instead".to_owned();
+            return Err(Refusal::new(RefusalCode::Invalid, "rule.basis", message).into());
+        }
         check_window(from, to, base)?;
         let count = self.schedule(number).plan.count(from, to.minus(1), &self.calendar);
         if count > BACKFILL_LIMIT {

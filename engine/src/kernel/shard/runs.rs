@@ -38,6 +38,8 @@ pub(super) struct Run {
     pub(super) stop_asked: bool,
     /// How long the latest retry had to wait.
     pub(super) delay_ms: Option<u64>,
+    /// A person had it run again after its end: what comes of that is no end of its schedule's.
+    pub(super) is_replayed: bool,
     /// When it died.
     pub(super) died_at: Option<UnixMs>,
     /// What people decided.

@@ -76,7 +76,7 @@ impl ScheduleRow {
             ScheduleState::Canceled
         } else if self.is_paused {
             ScheduleState::Paused
-        } else if self.next.is_none() && self.waiting == 0 && self.plan.error().is_none() {
+        } else if self.next.is_none() && self.waiting == 0 && self.plan.error().is_none() && !self.plan.is_open() {
             ScheduleState::Completed
         } else {
             ScheduleState::Active

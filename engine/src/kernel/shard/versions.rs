@@ -77,7 +77,7 @@ impl Shard {
             return Ok(self.unchanged(number, now));
         }
         let base = now.max(self.log_time);
-        self.check_future(spec, base).map_err(|mut refusal| {
+        self.check_future(spec, Some(number), base).map_err(|mut refusal| {
             if refusal.code == RefusalCode::InThePast {
                 refusal.code = RefusalCode::NeverFires;
             }

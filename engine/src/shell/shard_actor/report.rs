@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{ShardActor, millis};
 use crate::shell::{
-    metrics::{ClockSteps, LogMetrics, RelayMetrics},
+    metrics::{ClockSteps, LogMetrics, RelayMetrics, RunMetrics},
     status::ShardStatus,
 };
 
@@ -67,6 +67,15 @@ impl ShardActor {
         self.metrics.by_tenant =
             Arc::new(self.tenants.snapshot(|tenant| self.shard.tenant_name(tenant), self.shard.throttled()));
         self.metrics.oldest_due = backlog.oldest.map_or(Duration::ZERO, |at| millis(now.since(at)));
+        self.metrics.runs = RunMetrics {
+            claims_total: counters.claimed,
+            retries_total: counters.retries,
+            leases_expired_total: counters.expired,
+            stale_tokens_total: counters.stale_tokens,
+            dead_total: counters.dead,
+            held_total: counters.held,
+            skipped_total: counters.skipped,
+        };
         self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
         self.metrics.log = LogMetrics {
             syncs_total: log.batches,

@@ -2,7 +2,7 @@
 
 use super::{ZONES, at, spec};
 use countwheel::kernel::calendar::{
-    CronRule, DayMatch, FoldChoice, Gap, Interval, Warning,
+    Basis, CronRule, DayMatch, FoldChoice, Gap, Interval, Warning,
     preview::{Preview, Previewed, Window, preview},
 };
 
@@ -100,6 +100,10 @@ fn instants_are_shown_as_the_zone_reads_them_and_kept_in_their_window() {
     let shown: Vec<String> =
         preview(Previewed::Interval(grid), &bounds).next.into_iter().map(|fire| fire.local + &fire.offset).collect();
     assert_eq!(shown, ["2026-06-01T00:01:00+00:00", "2026-06-01T00:01:01.500+00:00"]);
+    let paced = preview(Previewed::Paced(grid, Basis::Completion), &bounds);
+    assert_eq!((paced.next.len(), paced.next[0].at), (1, at("2026-06-01T00:01:00Z")), "the others follow runs");
+    assert_eq!(paced.warnings[0].code.as_str(), "follows_runs");
+    assert!(paced.warnings[0].message.contains("1500 ms after the run before has come to its end"));
     let once = preview(Previewed::At(at("2026-05-31T00:00:00Z")), &window(10));
     assert_eq!((once.next.len(), once.warnings[0].code.as_str()), (0, "never_fires"));
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use super::{runs, timeline, world::World};
+use super::{pace, runs, timeline, world::World};
 use crate::kernel::{
     calendar::CronRule,
     id::Kind,
@@ -59,8 +59,11 @@ fn check_misfire(world: &World, misfired: &Misfired) {
     assert!(last_missed < admitted.first().copied().or(Some(UnixMs::MAX)), "the latest are admitted: {misfired:?}");
     // What an update kept of an older version is judged by that one's policies.
     let mut rows = shard.occurrences.iter().map(|(_, row)| row).filter(|row| row.schedule == misfired.schedule);
-    let was_admitted =
-        |row: &&OccurrenceRow| row.kind == Kind::Regular && Some(row.scheduled_for) == admitted.first().copied();
+    // Another version may have had the same instant, made ahead and canceled.
+    let was_admitted = |row: &&OccurrenceRow| {
+        let is_regular = row.kind == Kind::Regular && row.lane == Lane::CatchUp;
+        is_regular && Some(row.scheduled_for) == admitted.first().copied()
+    };
     let member = one_by_one.first().copied().or_else(|| rows.find(was_admitted));
     let version = member.map_or(schedule.version, |row| row.version);
     let policies = shard.policies_of(misfired.schedule, version);
@@ -84,8 +87,14 @@ pub(super) fn derived_state(world: &World) {
     for number in 0..shard.schedules.end() {
         let Some(row) = shard.schedules.row(number) else { continue };
         by_state[row.state().place()] += 1;
-        let next =
-            if row.is_firing() { next_instant(world, &rule_of_row(world, row), row.decided_through) } else { None };
+        let is_open = row.plan.pace().is_some_and(|pace| pace::is_open(shard, number, pace.body()));
+        assert_eq!(row.plan.is_open(), is_open, "schedule {number} waits for what it has made");
+        let next = match row.plan.pace() {
+            _ if !row.is_firing() || is_open => None,
+            // What it counts from is judged at the end.
+            Some(_) => row.next.filter(|next| *next > row.decided_through),
+            None => next_instant(world, &rule_of_row(world, row), row.decided_through),
+        };
         assert_eq!(row.next, next, "schedule {number} after {}", row.decided_through);
         let wake = next.map(|next| Shard::available_at(row, next).minus(shard.config.lead_ms));
         let armed = shard.timers.deadline(number);
@@ -227,6 +236,10 @@ pub(super) fn dispositions(world: &World) {
         spans.sort_unstable();
         let mut spans = spans.into_iter().peekable();
         for reign in &reigns {
+            if pace::follows_runs(&reign.rule.0) {
+                while spans.next_if(|(first, _)| reign.holds(*first)).is_some() {}
+                continue;
+            }
             let mut decided = reign.from;
             while let Some((first, last)) = spans.next_if(|(first, _)| reign.holds(*first)) {
                 let next = next_instant(world, &reign.rule, decided);
@@ -258,7 +271,7 @@ fn next_instant(world: &World, (rule, start_at, end_at): &BoundRule, after: Unix
     let after = start_at.map_or(after, |start| after.max(start.minus(1)));
     let next = match rule {
         Rule::Cron(spec) => CronRule::new(spec, &world.zones).expect("it was accepted").next(after),
-        Rule::Every { every_ms, anchor } => {
+        Rule::Every { every_ms, anchor, .. } => {
             let anchor = anchor.expect("the model anchors its grids");
             let past_ms = after.since(anchor).rem_euclid(*every_ms);
             Some(after.plus(every_ms - past_ms))

@@ -7,6 +7,7 @@
 //! walking the rules anew.
 
 mod check;
+mod pace;
 mod permits;
 mod queue;
 mod runs;
@@ -44,6 +45,7 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     check::derived_state(&world);
     check::replay(&world);
     check::dispositions(&world);
+    pace::explained(&world);
     check::queue(&world);
     runs::ends(&world.shard);
 }

@@ -78,6 +78,6 @@ fn next_version(by_id: &mut BTreeMap<ScheduleId, Vec<Reign>>, id: ScheduleId, no
     reigns.last_mut().expect("it was just pushed")
 }
 
-fn rule(spec: &SpecBody) -> BoundRule {
+pub(super) fn rule(spec: &SpecBody) -> BoundRule {
     (rule_of(spec.rule.clone()).0, spec.start_at_ms.map(UnixMs), spec.end_at_ms.map(UnixMs))
 }

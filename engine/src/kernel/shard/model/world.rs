@@ -6,14 +6,14 @@ use std::{
 };
 
 use super::{
-    check,
+    check, pace,
     permits::Scripted,
     queue::{ModelQueue, Said, Sent},
     script::Script,
     workers::Lease,
 };
 use crate::kernel::{
-    calendar::{CronSpec, DayMatch, FoldChoice, Gap, ZoneSet},
+    calendar::{Basis, CronSpec, DayMatch, FoldChoice, Gap, ZoneSet},
     engine_time::{EngineTime, Reading},
     gate::Lsn,
     id::{OccurrenceId, ScheduleId},
@@ -313,7 +313,7 @@ impl World {
         let (rule, gap_ms) = match script.below(8) {
             0..=3 => {
                 let anchor = self.wall.plus(script.span_ms() - 1_000);
-                (Rule::Every { every_ms, anchor: Some(anchor) }, every_ms.cast_unsigned())
+                (Rule::Every { every_ms, anchor: Some(anchor), basis: Basis::Slot }, every_ms.cast_unsigned())
             }
             4 => (Rule::At(self.wall.plus(script.span_ms())), 10 * MINUTE_MS),
             _ => {
@@ -354,7 +354,7 @@ impl World {
         };
         let number = self.shard.queues.number(queue).expect("both queues were set at the start");
         if self.shard.settings.is_tracked(number) {
-            return spec;
+            return pace::sometimes(spec, script);
         }
         let (overlap, retry, effect) = <(Overlap, Retry, policy::Effect)>::default();
         Spec { overlap, retry, effect, ..spec }
@@ -396,6 +396,7 @@ impl World {
         let drawn = self.draw_spec(script);
         let pending = if script.chance(128) { Pending::Keep } else { Pending::Cancel };
         let Some((before, _)) = self.shard.read(&target, self.now) else { return };
+        let drawn = pace::anchored(drawn, &before.spec, script);
         let spec = Spec { tenant: before.spec.tenant, ..drawn };
         let version = before.version - u32::from(script.chance(20));
         self.command(|shard, now, turn| shard.update(&target, &spec, version, pending, now, turn), Effect::Changed);

@@ -12,6 +12,7 @@ mod nights;
 mod odd_logs;
 mod odd_runs;
 mod overlap;
+mod pace;
 mod policies;
 mod requests;
 mod retries;

@@ -104,6 +104,7 @@ fn records_that_do_not_fit_are_refused() {
         created(9, 7, 0, every_hour()),
         created(9, 0, 7, every_hour()),
         created(9, 0, 0, RuleBody::Every { every_ms: 0, anchor_ms: 0 }),
+        created(9, 0, 0, RuleBody::After { every_ms: -1, anchor_ms: 0, from_start: true }),
         cancel(7, vec![]),
         cancel(1, vec![]),
         cancel(0, vec![(0, u64::MAX)]),
@@ -152,6 +153,28 @@ fn records_that_do_not_fit_are_refused() {
     }
 }
 
+/// Of what follows its runs there is never a second one while one is open, and nothing is past.
+#[test]
+fn records_that_run_ahead_of_what_is_waited_for_are_refused() {
+    let after = RuleBody::After { every_ms: 1_000, anchor_ms: 0, from_start: false };
+    let made = |scheduled_for| Record::Materialized(Materialized { scheduled_for, schedules: vec![2] });
+    let backfill = Record::BackfillRequested(BackfillRequested {
+        schedule: 2,
+        from: -2,
+        to: -1,
+        count: 1,
+        discriminator: vec![],
+        is_keyed: false,
+    });
+    for (fitting, odd) in [(vec![made(1_000)], made(2_000)), (vec![], backfill)] {
+        let mut shard = Shard::new(Config::default(), Arc::clone(&ZONES));
+        base().iter().for_each(|fits| replay(&mut shard, fits).unwrap());
+        replay(&mut shard, &created(9, 0, 0, after.clone())).unwrap();
+        fitting.iter().for_each(|fits| replay(&mut shard, fits).unwrap());
+        assert!(replay(&mut shard, &odd).is_err(), "{odd:?} was believed");
+    }
+}
+
 #[test]
 fn extreme_values_that_fit_are_survived() {
     let zone = |zone: &str| RuleBody::Cron {
@@ -165,6 +188,8 @@ fn extreme_values_that_fit_are_survived() {
         Record::Time(Time { forward_ms: u64::MAX }),
         created(9, 0, 0, every_hour()),
         created(9, 0, 0, zone("Europe/Berlin")),
+        created(9, 0, 0, RuleBody::After { every_ms: i64::MAX, anchor_ms: i64::MIN, from_start: false }),
+        created(9, 0, 0, RuleBody::After { every_ms: 1, anchor_ms: i64::MAX, from_start: true }),
         created(9, 0, 0, RuleBody::At { at_ms: i64::MAX, local: None }),
         Record::Misfired(Misfired {
             schedule: 0,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ZONES;
 use crate::kernel::{
     attempt::{FailureClass, Resolution},
-    calendar::CronSpec,
+    calendar::{Basis, CronSpec},
     gate::Lsn,
     id::ScheduleId,
     occurrence::{EntryId, HistoryItem, Occurrence, OccurrenceNo, State, Stream},
@@ -34,7 +34,7 @@ pub(super) fn cron(expr: &str, zone: &str) -> Spec {
 }
 
 pub(super) fn every(every_ms: i64, anchor: UnixMs) -> Spec {
-    spec(Rule::Every { every_ms, anchor: Some(anchor) })
+    spec(Rule::Every { every_ms, anchor: Some(anchor), basis: Basis::Slot })
 }
 
 pub(super) fn spec(rule: Rule) -> Spec {
