@@ -8,6 +8,7 @@ use crate::identity::{Identity, LogId};
 use crate::lsn::Lsn;
 use crate::name::Layout;
 use crate::read::{SegmentSummary, Tail, check_names, read_identity, read_segments, survey};
+use crate::scan::{Entry, Visit};
 
 /// A log that is written to while it is read may look damaged once. Damage that stays looks the same twice.
 const ATTEMPTS: usize = 5;
@@ -62,19 +63,41 @@ pub enum Ending {
 /// # Errors
 /// It cannot be read at all: no identity, a newer format, a failing disk.
 pub fn inspect(fs: &dyn Fs, dir: &Path) -> Result<Inspection, OpenError> {
+    read_records(fs, dir, &mut |_| Ok(()))
+}
+
+/// Reads a whole log, shows every good record once and in order, and says what is there, damage included: what lies
+/// behind a damage is not shown.
+///
+/// # Errors
+/// [`OpenError::Visitor`] where a record was refused, and whatever [`inspect`] says.
+pub fn read_records(
+    fs: &dyn Fs,
+    dir: &Path,
+    visit: &mut dyn FnMut(Entry<'_>) -> Result<(), String>,
+) -> Result<Inspection, OpenError> {
     let layout = Layout::new(dir);
     let identity = read_identity(fs, &layout)?
         .ok_or_else(|| OpenError::Identity { path: layout.identity(), found: "missing".to_owned() })?;
+    // Another attempt begins at the first record again: what was good stays as it was, and is not shown twice.
+    let mut shown = Lsn::NONE;
+    let mut visit = |entry: Entry<'_>| {
+        if entry.lsn <= shown {
+            return Ok(());
+        }
+        shown = entry.lsn;
+        visit(entry)
+    };
     let mut before = None;
     for _ in 1..ATTEMPTS {
-        let inspection = read_once(fs, &layout, &identity)?;
+        let inspection = read_once(fs, &layout, &identity, &mut visit)?;
         let Ending::Damaged(damage) = &inspection.ending else { return Ok(inspection) };
         if before.as_ref() == Some(damage) {
             return Ok(inspection);
         }
         before = Some(damage.clone());
     }
-    read_once(fs, &layout, &identity)
+    read_once(fs, &layout, &identity, &mut visit)
 }
 
 /// Reads a whole log and checks every byte of it that is in use.
@@ -91,10 +114,15 @@ pub fn verify(fs: &dyn Fs, dir: &Path) -> Result<Inspection, OpenError> {
     Ok(inspection)
 }
 
-fn read_once(fs: &dyn Fs, layout: &Layout, identity: &Identity) -> Result<Inspection, OpenError> {
+fn read_once(
+    fs: &dyn Fs,
+    layout: &Layout,
+    identity: &Identity,
+    visit: &mut Visit<'_>,
+) -> Result<Inspection, OpenError> {
     let found = survey(fs, layout)?;
     let mut segments = Vec::new();
-    let read = read_segments(fs, layout, identity, &found, &mut segments, &mut |_| Ok(()));
+    let read = read_segments(fs, layout, identity, &found, &mut segments, visit);
     let ending = match read {
         Ok(None) => Ending::Empty,
         Ok(Some(end)) => match end.tail {

@@ -79,7 +79,7 @@ pub mod sim;
 mod tests;
 
 pub use self::error::{AppendError, CloseError, Corruption, OpenError};
-pub use self::examine::{Ending, Inspection, inspect, verify};
+pub use self::examine::{Ending, Inspection, inspect, read_records, verify};
 pub use self::fs::{DirLock, File, Fs, LockError, OsFs, write_file_atomically};
 pub use self::health::State;
 pub use self::identity::LogId;

@@ -171,8 +171,7 @@ const QUIET: Call = Call {
 };
 
 /// What workers say of runs.
-const SPOKEN: Call =
-    Call { verb: Verb::Post, access: Access::Worker, errors: &["not_found", "stale_lease", "disk_full"], ..QUIET };
+const SPOKEN: Call = Call { verb: Verb::Post, access: Access::Worker, errors: &["stale_lease", "disk_full"], ..QUIET };
 
 /// Every call.
 pub(crate) const CALLS: &[Call] = &[
@@ -391,7 +390,7 @@ pub(crate) const CALLS: &[Call] = &[
         summary: "A run, or several, failed; repeated, it is answered again and nothing more is done",
         body: Body::OneOrMany(run_reader::FAILURES),
         answers: &[(200, "Failed")],
-        errors: &["not_found", "stale_lease", "not_asked_to_stop", "disk_full"],
+        errors: &["stale_lease", "not_asked_to_stop", "disk_full"],
         route: || web::to(run_handlers::fail),
         ..SPOKEN
     },

@@ -207,7 +207,6 @@ impl From<RunError> for ApiError {
         let message = error.to_string();
         match error {
             RunError::StaleLease => Self::new(StatusCode::CONFLICT, "stale_lease", message),
-            RunError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             RunError::NotAskedToStop => Self::new(StatusCode::CONFLICT, "not_asked_to_stop", message),
             RunError::ResultTooLong => Refusal::new(RefusalCode::Invalid, "result_ref", message).into(),
         }

@@ -110,7 +110,7 @@ impl<'a> From<&'a Schedule> for ScheduleBody<'a> {
 }
 
 #[derive(Serialize)]
-struct SpecBody<'a> {
+pub(crate) struct SpecBody<'a> {
     tenant: &'a str,
     queue: &'a str,
     name: Option<&'a str>,

@@ -5,6 +5,7 @@
 
 mod client;
 mod demo;
+mod past;
 pub mod preview;
 mod preview_batch;
 mod redact;
@@ -50,6 +51,10 @@ enum Command {
     Held(client::piles::HeldArgs),
     /// Look at one occurrence of a running server
     Occurrence(client::occurrence::OccurrenceArgs),
+    /// One occurrence's life, from the log of a data directory
+    Explain(past::explain::ExplainArgs),
+    /// A schedule's life, from the log of a data directory
+    History(past::history::HistoryArgs),
     /// Make a token for the server's tokens file
     Token(token::TokenArgs),
     /// Look at, check or repair a log
@@ -84,6 +89,8 @@ pub fn main() -> ExitCode {
         Command::Dead(args) => client::piles::dead(&args),
         Command::Held(args) => client::piles::held(&args),
         Command::Occurrence(args) => client::occurrence::run(&args),
+        Command::Explain(args) => past::explain::run(&args),
+        Command::History(args) => past::history::run(&args),
         Command::Token(args) => token::run(args),
         Command::Wal(args) => wal_command::run(args),
         Command::DemoEngine(args) => demo::child::run(args),

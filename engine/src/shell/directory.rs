@@ -121,6 +121,16 @@ pub(crate) fn look_over(path: &Path, log_of: impl Fn(&Path) -> Option<LogId>) ->
     identity.compare_logs(path, &found)
 }
 
+/// The shards' directories of a data directory, in order, without a lock and without changing anything.
+#[cfg(feature = "server")]
+pub(crate) fn shard_paths(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    let file = path.join("IDENTITY");
+    let text = fs::read_to_string(&file).map_err(|source| io(&file, source))?;
+    let identity = Identity::parse(&text).map_err(|what| refused(&file, what))?;
+    identity.refuse_missing_shards(path)?;
+    Ok((0..identity.shards).map(|shard| shard_path(path, shard)).collect())
+}
+
 impl Identity {
     /// A shard that was there once is not made anew in silence: its schedules would be gone.
     fn refuse_missing_shards(&self, path: &Path) -> Result<(), OpenError> {

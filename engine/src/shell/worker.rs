@@ -243,7 +243,7 @@ impl Drop for Run {
 
 /// One was asked about.
 fn one<T>(mut answers: Vec<Result<T, RunError>>) -> Result<T, RunError> {
-    answers.pop().unwrap_or(Err(RunError::NotFound))
+    answers.pop().unwrap_or(Err(RunError::StaleLease))
 }
 
 /// What heartbeats said of a run.

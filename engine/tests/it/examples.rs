@@ -83,7 +83,7 @@ fn what_must_not_repeat_is_held_until_a_person_decides() {
     let said = said("held");
     for line in [
         "HELD: lease_expired_outcome_unknown",
-        "a late answer: the lease is over",
+        "a late answer: the token holds no lease",
         "owner Some(\"treasury\"), result Some(\"tx-4711\")",
         "resolved: SUCCEEDED",
     ] {

@@ -161,8 +161,8 @@ fn a_token_that_holds_no_lease_changes_nothing() {
         (by(&run.occurrence, &format!("{}00000000000000000000", &run.token[..4])), 409, "stale_lease"),
         (by(&run.occurrence, &format!("{}ffffffffffffffffffff", &run.token[..4])), 409, "stale_lease"),
         (by(&run.occurrence, "ffffffffffffffffffffffff"), 409, "stale_lease"),
-        (by(unknown, &run.token), 404, "not_found"),
-        (by(&run.schedule, &run.token), 404, "not_found"),
+        (by(unknown, &run.token), 409, "stale_lease"),
+        (by(&run.schedule, &run.token), 409, "stale_lease"),
     ] {
         for (path, more) in
             [(HEARTBEAT, json!({"lease_ms": 1_000})), (COMPLETE, json!({})), (FAIL, json!({"class": "transient"}))]
@@ -173,7 +173,7 @@ fn a_token_that_holds_no_lease_changes_nothing() {
         }
     }
     let swapped = house.post(COMPLETE, &by(&run.occurrence, &other.token)).refusal();
-    assert!(swapped == conflict("stale_lease") || swapped.0 == 404, "another run's token: {swapped:?}");
+    assert_eq!(swapped, conflict("stale_lease"), "another run's token");
 
     let failed = house.post(FAIL, &run.failed("transient")).json();
     assert_eq!(failed["state"], "RETRY_WAIT");
@@ -203,14 +203,14 @@ fn of_several_runs_each_is_answered_in_its_place() {
     assert_eq!((&results[0]["cancel_requested"], &results[2]["cancel_requested"]), (&json!(false), &json!(false)));
     assert_eq!(
         (&results[1]["error"]["code"], &results[3]["error"]["code"]),
-        (&json!("stale_lease"), &json!("not_found"))
+        (&json!("stale_lease"), &json!("stale_lease"))
     );
 
     let done = [stale, runs[3].done(), unknown, runs[0].done(), runs[3].done()];
     let results = house.post(COMPLETE, &json!({"runs": done})).json()["results"].clone();
     let told: Vec<&Value> =
         results.as_array().unwrap().iter().map(|one| one.get("state").unwrap_or(&one["error"]["code"])).collect();
-    assert_eq!(json!(told), json!(["stale_lease", "SUCCEEDED", "not_found", "SUCCEEDED", "SUCCEEDED"]));
+    assert_eq!(json!(told), json!(["stale_lease", "SUCCEEDED", "stale_lease", "SUCCEEDED", "SUCCEEDED"]));
 
     let bad =
         json!({"runs": [runs[1].failed("permanent"), {"occurrence_id": runs[2].occurrence, "class": "permanent"}]});

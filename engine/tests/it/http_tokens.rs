@@ -177,9 +177,10 @@ fn each_role_does_what_is_its_own() {
     for (method, path, body) in house.calls(&schedule, &occurrence) {
         let [there, away] = ["work", "away"].map(|token| house.call(token, &method, &path, &body));
         if is_workers(&path) {
-            // The token in these bodies was never granted: its shard may be another one than the occurrence's.
-            assert!([200, 409].contains(&there.status) || there.refusal().0 == 404, "{method} {path}: {there:?}");
-            assert_eq!(away.refusal(), (404, "not_found".into(), None), "{method} {path}");
+            // The lease token in these bodies was never granted.
+            assert!([200, 409].contains(&there.status), "{method} {path}: {there:?}");
+            let foreign = if path.starts_with("/v1/runs/") { (409, "stale_lease") } else { (404, "not_found") };
+            assert_eq!(away.refusal(), (foreign.0, foreign.1.into(), None), "{method} {path}");
             continue;
         }
         for reply in [there, away] {
@@ -206,7 +207,7 @@ fn a_worker_speaks_of_its_own_queues_runs_and_of_no_other() {
     let many = json!({"runs": [done, done]}).to_string();
     let results = house.call("away", "POST", "/v1/runs/complete", &many).json()["results"].clone();
     let codes = [&results[0]["error"]["code"], &results[1]["error"]["code"]];
-    assert_eq!(codes, ["not_found"; 2], "the token is right, and the queue is not its own");
+    assert_eq!(codes, ["stale_lease"; 2], "the token is right, and the queue is not its own");
     assert_eq!(house.call("mine", "POST", "/v1/runs/complete", &done.to_string()).refusal().0, 403);
     let results = house.call("work", "POST", "/v1/runs/complete", &many).json()["results"].clone();
     assert_eq!(results, json!([{"state": "SUCCEEDED"}, {"state": "SUCCEEDED"}]));

@@ -24,6 +24,7 @@ mod ids;
 mod kills;
 #[cfg(feature = "redis")]
 mod kills_of_changes;
+mod past;
 mod player;
 mod queue_conformance;
 mod records;

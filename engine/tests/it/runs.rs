@@ -426,8 +426,8 @@ async fn a_handle_of_one_queue_touches_no_other() {
     let lease = Duration::from_secs(60);
     let refused = other.claim_occurrence(run.occurrence_id, made.schedule.id, "w", lease).await;
     assert!(matches!(refused, Err(CallError::NotClaimed(ClaimRefusal::NotFound))), "{refused:?}");
-    assert_eq!(other.complete(vec![speak(&run, None)]).await.unwrap(), [Err(RunError::NotFound)]);
-    assert_eq!(other.heartbeat(vec![speak(&run, 5_000)]).await.unwrap(), [Err(RunError::NotFound)]);
+    assert_eq!(other.complete(vec![speak(&run, None)]).await.unwrap(), [Err(RunError::StaleLease)]);
+    assert_eq!(other.heartbeat(vec![speak(&run, 5_000)]).await.unwrap(), [Err(RunError::StaleLease)]);
     let own = rig.engine.for_queue(QUEUE);
     let refused = own.claim_occurrence(run.occurrence_id, made.schedule.id, "w", lease).await;
     assert!(matches!(refused, Err(CallError::NotClaimed(ClaimRefusal::AlreadyRunning))), "{refused:?}");

@@ -74,6 +74,28 @@ fn what_is_durable_is_shown_again_in_order_after_a_clean_stop_and_after_none() {
 }
 
 #[test]
+fn a_log_in_use_is_read_record_by_record_each_one_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, ..) = open(dir.path());
+    let mut next = 1;
+    for _ in 0..30 {
+        // Several segments, and a batch that is on its way while the log is read.
+        let last = append(&log, next..next + 50, Urgency::Prompt);
+        next += 50;
+        let mut seen: Seen = Vec::new();
+        let read = crate::read_records(&OsFs, dir.path(), &mut |entry| {
+            seen.push((entry.lsn, entry.kind, entry.body.to_vec()));
+            Ok(())
+        });
+        let read = read.unwrap();
+        assert_seen(&seen, read.last.0);
+        assert!(read.last <= last && !matches!(read.ending, crate::Ending::Damaged(_)), "{read:?}");
+    }
+    let refused = crate::read_records(&OsFs, dir.path(), &mut |entry| Err(format!("no {}", entry.kind)));
+    assert!(matches!(refused, Err(OpenError::Visitor { lsn: Lsn(1), .. })), "{refused:?}");
+}
+
+#[test]
 fn closing_writes_what_was_deferred_and_leaves_no_temporary_file() {
     let dir = tempfile::tempdir().unwrap();
     let (log, ..) = open(dir.path());

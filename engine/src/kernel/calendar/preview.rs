@@ -99,7 +99,9 @@ pub fn preview(rule: Previewed<'_>, window: &Window) -> Preview {
 }
 
 impl Fire {
-    fn new(at: UnixMs, zone: Option<&Zone>) -> Self {
+    /// An instant on a zone's clocks, else in UTC.
+    #[must_use]
+    pub fn new(at: UnixMs, zone: Option<&Zone>) -> Self {
         let offset_s = zone.map_or(0, |zone| zone.offset_s(at));
         let ms = at.0.rem_euclid(1_000);
         let mut local = civil::show(at.0.div_euclid(1_000) + offset_s);

@@ -21,9 +21,9 @@ use crate::kernel::{
 };
 
 /// A DEAD occurrence is kept this long...
-const KEEP_DEAD_MS: i64 = 30 * 86_400_000;
+pub(super) const KEEP_DEAD_MS: i64 = 30 * 86_400_000;
 /// ...and at most so many of a tenant.
-const KEEP_DEAD: usize = 100_000;
+pub(super) const KEEP_DEAD: usize = 100_000;
 
 /// Retries are counted by the UTC day of engine time.
 pub(super) const DAY_MS: i64 = 86_400_000;

@@ -25,9 +25,9 @@ use crate::kernel::{
 /// A schedule's latest ranges are kept: more than a year of an outage a day.
 const KEEP_RANGES: usize = 500;
 /// A canceled schedule's id and version are remembered this long...
-const KEEP_TOMBSTONES_MS: i64 = 30 * 86_400_000;
+pub(super) const KEEP_TOMBSTONES_MS: i64 = 30 * 86_400_000;
 /// ...and at most so many of them.
-const KEEP_TOMBSTONES: usize = 1_000_000;
+pub(super) const KEEP_TOMBSTONES: usize = 1_000_000;
 
 impl Shard {
     pub(super) fn apply_created(&mut self, created: &ScheduleCreated) -> Result<(), Inconsistent> {

@@ -14,6 +14,7 @@ mod apply_runs;
 mod apply_schedule;
 mod backlog;
 mod by_id;
+pub mod chronicle;
 mod claims;
 mod commands;
 mod dispatch;

@@ -64,11 +64,8 @@ pub struct Outcome {
 #[non_exhaustive]
 pub enum RunError {
     /// Another claim, or the lease's end, came before it.
-    #[error("the lease is over or another claim's: drop the work, or claim it anew")]
+    #[error("the token holds no lease of this occurrence: it is over, or another claim has it: drop the work")]
     StaleLease,
-    /// There is no such occurrence, or not any more.
-    #[error("there is no such occurrence: it may have been archived")]
-    NotFound,
     /// It says that it stopped, and was not asked to.
     #[error("class canceled is valid only after cancel_requested: give permanent or transient")]
     NotAskedToStop,
@@ -116,7 +113,7 @@ impl Shard {
 
     /// The occurrence whose lease the token holds.
     fn leased(&self, id: OccurrenceId, token: LeaseToken) -> Result<OccurrenceNo, RunError> {
-        let number = self.occurrences.number(id).ok_or(RunError::NotFound)?;
+        let number = self.occurrences.number(id).ok_or(RunError::StaleLease)?;
         let run = self.runs.of(number).ok_or(RunError::StaleLease)?;
         let is_running = self.occurrences.row(number).is_some_and(|row| row.state == State::Running);
         let is_over = run.lapses_at_ms.is_none_or(|at_ms| at_ms <= self.elapsed_ms);

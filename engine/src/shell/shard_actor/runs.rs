@@ -185,7 +185,7 @@ fn of_queue<Said, T>(
     let mut answers = answers.into_iter();
     let in_order = is_seen.into_iter().map(|is_seen| match is_seen.then(|| answers.next()).flatten() {
         Some(answer) => answer,
-        None => Err(RunError::NotFound),
+        None => Err(RunError::StaleLease),
     });
     (in_order.collect(), lsn)
 }

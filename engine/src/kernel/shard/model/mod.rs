@@ -7,6 +7,7 @@
 //! walking the rules anew.
 
 mod check;
+pub(in crate::kernel::shard) mod chronicle;
 mod pace;
 mod permits;
 mod queue;
@@ -45,6 +46,7 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     check::derived_state(&world);
     check::replay(&world);
     check::dispositions(&world);
+    chronicle::agrees(&world);
     pace::explained(&world);
     check::queue(&world);
     runs::ends(&world.shard);

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod chance;
+mod chronicle;
 mod concurrency;
 mod delivery;
 mod flow;

@@ -87,7 +87,7 @@ fn tokens_that_hold_nothing_are_stale_whatever_they_say() {
     assert_eq!(rig.beat(&forged, at("08:00:12")), Err(RunError::StaleLease));
     let mut unknown = run;
     unknown.occurrence_id = crate::kernel::id::OccurrenceId([9; 16]);
-    assert_eq!(rig.complete(&unknown, at("08:00:12")), Err(RunError::NotFound));
+    assert_eq!(rig.complete(&unknown, at("08:00:12")), Err(RunError::StaleLease));
     assert_eq!(rig.state(0), State::Running);
     rig.complete(&run, at("08:00:12")).unwrap();
     assert_eq!(rig.beat(&run, at("08:00:13")), Err(RunError::StaleLease), "after its end");
