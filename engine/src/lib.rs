@@ -17,9 +17,16 @@ pub mod engine;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(any(feature = "server", feature = "worker"))]
+#[allow(clippy::disallowed_methods, reason = "this room waits")]
+mod http_trust;
 pub mod kernel;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod shell;
+
+#[cfg(feature = "worker")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
+pub mod worker;
 
 pub use builder::Builder;
 pub use engine::Engine;

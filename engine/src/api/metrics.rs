@@ -148,7 +148,7 @@ fn backlog(page: &mut Page, sum: &ShardMetrics) {
     }
 }
 
-/// Stands for all tenants that have no label of their own: no tenant has this name.
+/// Stands for all tenants, or queues, that have no label of their own: none has this name.
 const OTHERS: &str = "_other";
 
 fn tenants(page: &mut Page, sum: &ShardMetrics) {
@@ -197,6 +197,14 @@ fn queue(page: &mut Page, sum: &ShardMetrics) {
     page.counter("relay_returned_total", "Entries handed over that came back.", relay.returned_total);
     page.counter("relay_lost_total", "Times that a stream had lost what it had accepted.", relay.lost_total);
     page.counter("relay_cpu_seconds_total", "Processor time spent on talking to the queue.", seconds(relay.cpu_total));
+    page.counter("relay_trimmed_total", "Entries removed: every group had acknowledged them.", relay.trimmed_total);
+    page.counter("relay_foreign_total", "Entries in our streams that somebody else had written.", relay.foreign_total);
+    page.gauge("stuck_groups", "Consumer groups that have work and did not move for an hour.", relay.stuck_groups);
+    const UNCLAIMED: &str = "Occurrences of tracked queues that consumers acknowledged without a claim.";
+    page.family("acknowledged_unclaimed_total", Type::Counter, UNCLAIMED);
+    for (queue, count) in &sum.unclaimed_total {
+        page.sample("acknowledged_unclaimed_total", &[("queue", queue.as_deref().unwrap_or(OTHERS))], count);
+    }
     page.counter("relay_connects_total", "Connections made to the queue.", relay.connects_total);
 }
 
@@ -314,6 +322,7 @@ mod tests {
         acme.lag.of_mut(Lane::Strict).record_us(80_000);
         shard.by_tenant =
             Arc::new(TenantMetrics { tenants: [("acme".into(), acme)].into(), ..TenantMetrics::default() });
+        shard.unclaimed_total = [(Some("mail".into()), 4), (None, 2)].into();
         let snapshot = MetricsSnapshot {
             version: "0.1.0",
             tz_release: "20\"26c\n".into(),
@@ -348,6 +357,8 @@ mod tests {
             "countwheel_tenant_schedule_lag_seconds{tenant=\"acme\",lane=\"strict\",quantile=\"0.99\"} 0.08",
             "countwheel_tenant_schedule_lag_seconds_count{tenant=\"acme\",lane=\"strict\"} 1",
             "countwheel_throttled_total{tenant=\"acme\",rate=\"trigger\"} 3",
+            "countwheel_acknowledged_unclaimed_total{queue=\"mail\"} 4",
+            "countwheel_acknowledged_unclaimed_total{queue=\"_other\"} 2",
             "countwheel_throttled_total{tenant=\"_other\",rate=\"catch_up\"} 0",
         ] {
             assert!(page.lines().any(|there| there == line), "{line} is missing in\n{page}");

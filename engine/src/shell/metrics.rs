@@ -3,7 +3,7 @@
 //! Nothing here is shared while it is written: a shard adds to its own [`ShardMetrics`] and publishes a clone of it;
 //! who reads adds the clones up. Totals only grow within a process and start at 0 with it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::tenant_metrics::TenantMetrics;
 use crate::kernel::{occurrence::Lane, shard::DueBacklog};
@@ -73,6 +73,9 @@ pub struct ShardMetrics {
     pub missed_total: u64,
     /// Occurrences and instants that ended with their schedule.
     pub canceled_total: u64,
+    /// Occurrences of tracked queues that consumers acknowledged without a claim, by queue; without a name, those of
+    /// queues for which a shard had no room.
+    pub unclaimed_total: BTreeMap<Option<String>, u64>,
     /// Instants that were materialised when they already had been.
     pub uniqueness_conflicts_total: u64,
     /// `enqueued_at` minus `scheduled_for` (flexible: minus `available_at`), by lane.
@@ -145,6 +148,12 @@ pub struct RelayMetrics {
     pub lost_total: u64,
     /// Connections made.
     pub connects_total: u64,
+    /// Consumer groups that have work and did not move for an hour.
+    pub stuck_groups: u64,
+    /// Entries read back that somebody else had written.
+    pub foreign_total: u64,
+    /// Entries removed, since every group had acknowledged them.
+    pub trimmed_total: u64,
     /// Processor time of the threads that talk to it.
     pub cpu_total: Duration,
 }
@@ -177,6 +186,9 @@ impl ShardMetrics {
         self.missed_total += other.missed_total;
         self.canceled_total += other.canceled_total;
         self.uniqueness_conflicts_total += other.uniqueness_conflicts_total;
+        for (queue, count) in &other.unclaimed_total {
+            *self.unclaimed_total.entry(queue.clone()).or_default() += count;
+        }
         for lane in Lane::ALL {
             *self.enqueued_total.of_mut(lane) += other.enqueued_total.of(lane);
             self.lag.of_mut(lane).add(other.lag.of(lane));
@@ -202,6 +214,9 @@ impl RelayMetrics {
         self.returned_total += other.returned_total;
         self.lost_total += other.lost_total;
         self.connects_total += other.connects_total;
+        self.stuck_groups += other.stuck_groups;
+        self.foreign_total += other.foreign_total;
+        self.trimmed_total += other.trimmed_total;
         self.cpu_total += other.cpu_total;
     }
 }

@@ -69,6 +69,14 @@ pub enum QueueEvent {
         /// The last entry of ours that is still accounted for.
         survived: Option<EntryId>,
     },
+    /// Every consumer group of the stream has acknowledged everything up to here, and all of that is recorded. Told
+    /// when it has grown; a stream without groups has nobody who could.
+    Settled {
+        /// The stream that was read.
+        stream: Stream,
+        /// The last entry of which that holds.
+        through: EntryId,
+    },
     /// Every declared stream has been fenced and looked at: nothing handed over before is still under way. Streams that
     /// stay away by themselves are named again right behind it.
     Ready,

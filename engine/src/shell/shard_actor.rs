@@ -196,6 +196,7 @@ impl ShardActor {
                     self.shard.found(stream, &entries, added, now, turn);
                 }
                 QueueEvent::Lost { stream, survived } => self.shard.lost(stream, survived, now, turn),
+                QueueEvent::Settled { stream, through } => self.shard.settled(stream, through, now, turn),
                 QueueEvent::Ready => self.shard.queue_ready(),
                 QueueEvent::Away(Away { stream, reason }) => self.shard.queue_away(stream, reason, now),
                 QueueEvent::GenerationNeeded { at_least } => self.shard.generation_needed(at_least, now, turn),

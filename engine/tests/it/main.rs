@@ -44,9 +44,19 @@ mod redis_view;
 mod runs;
 mod server;
 mod settings;
+#[cfg(feature = "worker")]
+mod stand_in;
 #[cfg(feature = "redis")]
 mod streams;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "worker")]
+mod worker;
+#[cfg(all(feature = "worker", feature = "server"))]
+mod worker_deaths;
+#[cfg(all(feature = "worker", feature = "server"))]
+mod worker_python;
+#[cfg(all(feature = "worker", feature = "server"))]
+mod workers_and_server;

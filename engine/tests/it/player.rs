@@ -57,6 +57,8 @@ pub(crate) struct Player<Q> {
     pub(crate) generation: u64,
     pub(crate) lost: Vec<(Stream, Option<EntryId>)>,
     pub(crate) found: usize,
+    /// Up to where every group has acknowledged each stream.
+    pub(crate) settled: BTreeMap<Stream, EntryId>,
     /// Whether `recorded` is told of everything that landed.
     pub(crate) records: bool,
     /// Whether what came back is released again by itself.
@@ -90,6 +92,7 @@ impl<Q: Queue> Player<Q> {
             generation: 0,
             lost: Vec::new(),
             found: 0,
+            settled: BTreeMap::new(),
             records: true,
             releases: true,
         }
@@ -187,6 +190,10 @@ impl<Q: Queue> Player<Q> {
                     self.landed.remove(&number);
                     self.held.insert(number);
                 }
+            }
+            QueueEvent::Settled { stream, through } => {
+                let before = self.settled.insert(stream, through);
+                assert!(before < Some(through), "told {through} after {before:?}");
             }
             QueueEvent::Ready => {
                 self.ready = true;

@@ -87,3 +87,57 @@ fn settings_that_may_lose_entries_are_noted() {
     let notes = player.queue.notes();
     assert!(notes.len() == 2 && notes[0].contains("noeviction") && notes[1].contains("appendonly"), "{notes:?}");
 }
+
+#[test]
+fn the_shard_hears_how_far_every_group_has_acknowledged() {
+    let (server, mut player) = ready(1);
+    let (url, stream) = (server.url(), stream(0, STRICT));
+    let key = key(stream);
+    let told = |counter| {
+        move |player: &crate::player::Player<countwheel::shell::redis_queue::RedisQueue>| {
+            player.settled.get(&stream) == Some(&EntryId { generation: 1, counter })
+        }
+    };
+    player.release(0..10);
+    player.wait_for_landed(10);
+    let rounds = player.queue.stats().janitor_rounds + 2;
+    player.wait("two rounds", |player| player.queue.stats().janitor_rounds >= rounds);
+    assert!(player.settled.is_empty(), "there is nobody who could acknowledge");
+    run(&url, &format!("XGROUP CREATE {key} a 0"));
+    run(&url, &format!("XREADGROUP GROUP a c COUNT 10 STREAMS {key} >"));
+    run(&url, &format!("XACK {key} a 1-1 1-2 1-3 1-5"));
+    player.wait("up to the first pending", told(3));
+    // A group that is made later has the whole stream before it: nothing more is settled, and nothing comes back.
+    run(&url, &format!("XGROUP CREATE {key} b 0"));
+    run(&url, &format!("XACK {key} a 1-4 1-6 1-7 1-8 1-9 1-10"));
+    let rounds = player.queue.stats().janitor_rounds + 2;
+    player.wait("two rounds", |player| player.queue.stats().janitor_rounds >= rounds);
+    assert!(told(3)(&player), "{:?}", player.settled);
+    run(&url, &format!("XREADGROUP GROUP b c COUNT 8 STREAMS {key} >"));
+    for counter in 4..=8 {
+        run(&url, &format!("XACK {key} b 1-{counter}"));
+    }
+    player.wait("what both acknowledged", told(8));
+    run(&url, &format!("XGROUP DESTROY {key} b"));
+    player.wait("a group less", told(10));
+}
+
+#[test]
+fn what_was_acknowledged_before_a_loss_says_nothing_of_what_is_sent_again() {
+    let (server, mut player) = ready(1);
+    let (url, stream) = (server.url(), stream(0, STRICT));
+    let key = key(stream);
+    run(&url, &format!("XGROUP CREATE {key} g 0"));
+    player.release(0..3);
+    player.wait_for_landed(3);
+    run(&url, &format!("XREADGROUP GROUP g c COUNT 3 STREAMS {key} >"));
+    run(&url, &format!("XACK {key} g 1-1 1-2 1-3"));
+    player.wait("all", |player| player.settled.get(&stream).is_some_and(|through| through.counter == 3));
+    run(&url, "FLUSHALL");
+    run(&url, &format!("XGROUP CREATE {key} g 0 MKSTREAM"));
+    player.wait("sent again", |player| player.lost.len() == 1 && player.landed.len() == 3);
+    let rounds = player.queue.stats().janitor_rounds + 2;
+    player.wait("two rounds", |player| player.queue.stats().janitor_rounds >= rounds);
+    let again: Vec<EntryId> = player.landed.values().map(|(_, entry)| *entry).collect();
+    assert!(again.iter().all(|entry| *entry > player.settled[&stream]), "{again:?} {:?}", player.settled);
+}

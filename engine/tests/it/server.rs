@@ -39,8 +39,17 @@ impl Server {
     }
 
     /// The same with a command that has been prepared (its environment).
-    pub(crate) fn launch(mut command: Command, data: &Path, more: &[&str]) -> Self {
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
+    pub(crate) fn launch(command: Command, data: &Path, more: &[&str]) -> Self {
+        Self::listen(command, "127.0.0.1:0", data, more)
+    }
+
+    /// The same where clients expect it, after a restart.
+    pub(crate) fn start_at(address: SocketAddr, data: &Path, more: &[&str]) -> Self {
+        Self::listen(countwheel(), &address.to_string(), data, more)
+    }
+
+    fn listen(mut command: Command, address: &str, data: &Path, more: &[&str]) -> Self {
+        command.args(["serve", "--listen", address, "--data"]).arg(data).args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

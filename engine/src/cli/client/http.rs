@@ -5,10 +5,13 @@ use std::{io, path::Path, time::Duration};
 use serde_json::Value;
 use ureq::{
     Agent,
+    config::ConfigBuilder,
     http::{Method, Request, Uri},
+    typestate::AgentScope,
 };
 
 use super::error::{ClientError, line_of};
+use crate::http_trust;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,7 +98,7 @@ impl Client {
             .user_agent(concat!("countwheel/", env!("CARGO_PKG_VERSION")));
         let builder = match uri.scheme_str() {
             Some("http") => builder,
-            Some("https") => super::tls::trusting(builder, ca)?,
+            Some("https") => trusting(builder, ca)?,
             _ => return Err(refuse("is neither http nor https")),
         };
         // What runs on this machine is not reached through a proxy.
@@ -164,6 +167,16 @@ impl Client {
         let text = answer.into_body().into_with_config().limit(MAX_ANSWER_BYTES).read_to_string();
         Ok((status, text.map_err(unreachable)?))
     }
+}
+
+fn trusting(builder: ConfigBuilder<AgentScope>, ca: Option<&Path>) -> Result<ConfigBuilder<AgentScope>, ClientError> {
+    http_trust::trusting(builder, ca).map_err(|error| {
+        ClientError::Usage(match error {
+            #[cfg(feature = "tls")]
+            http_trust::TrustError::File { .. } => format!("--ca {error}"),
+            error => error.to_string(),
+        })
+    })
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -16,7 +16,6 @@ pub(crate) mod schedule;
 mod show;
 mod spec;
 pub(crate) mod tenant;
-mod tls;
 
 use std::{
     io::{self, Write as _},

@@ -40,6 +40,7 @@ mod schedules;
 mod settings;
 mod shared;
 mod turn;
+mod unclaimed;
 mod unsettled;
 mod versions;
 mod workers;
@@ -70,6 +71,7 @@ use runs::Runs;
 use schedules::{ScheduleRow, Schedules, Superseded};
 use settings::Settings;
 use shared::SharedPolicies;
+use unclaimed::Unclaimed;
 use unsettled::Entries;
 use workers::Workers;
 
@@ -249,6 +251,7 @@ pub struct Shard {
     /// Some schedule has more to ask of a release than its time.
     has_conditions: bool,
     fired: Vec<u32>,
+    unclaimed: Unclaimed,
     counters: Counters,
 }
 
@@ -304,6 +307,7 @@ impl Shard {
             smallest_lateness_ms: u64::MAX,
             has_conditions: false,
             fired: Vec::new(),
+            unclaimed: Unclaimed::default(),
             counters: Counters::default(),
         }
     }

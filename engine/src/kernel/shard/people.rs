@@ -1,14 +1,14 @@
 //! What people decide about occurrences: replaying what is DEAD, resolving what is HELD, and the evidence they look at.
 
-use super::{Shard, Turn, Urgency, apply_runs::DAY_MS, lobby::is_caught_up, occurrences::OccurrenceRow, stream_number};
+use super::{Shard, Turn, Urgency, apply_runs::DAY_MS, lobby::is_caught_up, occurrences::OccurrenceRow};
 use crate::kernel::{
     attempt::{AttemptResult, Failure, Resolution},
     calendar::Basis,
     evidence::{Evidence, Jitter, PriorOutcome, RetryBudget, ScheduleType},
     gate::Lsn,
     id::{Kind, OccurrenceId},
-    occurrence::{EntryId, Occurrence, OccurrenceNo, State, Stream},
-    record::{Record, Replayed, Resolved, RuleBody, Settled},
+    occurrence::{Occurrence, OccurrenceNo, State},
+    record::{Record, Replayed, Resolved, RuleBody},
     time::UnixMs,
 };
 
@@ -150,19 +150,6 @@ impl Shard {
             page.items.extend(self.occurrence(place.number));
         }
         page
-    }
-
-    /// Every consumer acknowledged everything in `stream` up to an entry. What was never claimed of it is somebody's who
-    /// does not claim: it is done.
-    pub fn settled(&mut self, stream: Stream, through: EntryId, now: UnixMs, turn: &mut Turn) {
-        let EntryId { generation, counter } = through;
-        let settled = Settled { stream: stream_number(stream), generation, counter };
-        let done = self.settled_rows(&settled).len();
-        if done > 0 {
-            self.counters.unclaimed += done as u64;
-            self.record(Record::Settled(settled), now, turn);
-            turn.urge(Urgency::Within(1_000));
-        }
     }
 
     /// The evidence about an occurrence, if the caller may see it, and the LSN that it rests on.

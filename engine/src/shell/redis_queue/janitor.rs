@@ -1,4 +1,5 @@
-//! What is done every 5 s: compare streams with what is known, trim what all have acknowledged, watch the groups.
+//! What is done every 5 s: compare streams with what is known, tell and trim what all have acknowledged, watch the
+//! groups.
 //!
 //! Only the janitor removes entries, and only those that are recorded as enqueued and that every group has
 //! acknowledged. A stream without groups is not trimmed, and a group that stands still never loosens the rule: it
@@ -19,7 +20,7 @@ use super::{
     stream::Standing,
     wire::{Commands, id_text},
 };
-use crate::kernel::occurrence::EntryId;
+use crate::{kernel::occurrence::EntryId, shell::queue::QueueEvent};
 
 /// When a group last moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,24 +106,40 @@ impl Relay {
     }
 
     fn trim(&mut self, link: &mut Link, streams: &[(usize, Top)]) -> Result<(), Fault> {
-        let mut stuck = 0;
+        let (mut stuck, mut first_stuck) = (0_u64, None);
         let mut trims = Commands::default();
         let mut trimmed = Vec::new();
         for (at, top, groups) in self.read_groups(link, streams)? {
             let now = Instant::now();
             let track = &mut self.tracks[at];
             track.groups = watch(&track.groups, &groups, now);
-            stuck += track.groups.iter().filter(|watch| watch.is_stuck(top, now, self.config.group_alarm)).count();
-            let below = track.recorded.and_then(|recorded| trim_below(&groups, recorded));
-            if let Some(below) = below
-                && track.trimmed_below < Some(below)
-            {
+            for watch in track.groups.iter().filter(|watch| watch.is_stuck(top, now, self.config.group_alarm)) {
+                stuck += 1;
+                first_stuck.get_or_insert_with(|| (track.shown().into_owned(), watch.shown()));
+            }
+            let Some(below) = track.recorded.and_then(|recorded| trim_below(&groups, recorded)) else { continue };
+            let through = before(below);
+            if track.settled < Some(through) {
+                track.settled = Some(through);
+                self.outbox.say(QueueEvent::Settled { stream: track.stream, through });
+            }
+            if track.trimmed_below < Some(below) {
                 track.trimmed_below = Some(below);
                 trims.add(&[b"XTRIM", &track.key, b"MINID", b"=", &id_text(below)]);
                 trimmed.push(at);
             }
         }
-        self.gauges.stuck_groups.store(stuck as u64, std::sync::atomic::Ordering::Relaxed);
+        let before = self.gauges.stuck_groups.swap(stuck, std::sync::atomic::Ordering::Relaxed);
+        if let Some((stream, group)) = first_stuck.filter(|_| stuck > before) {
+            let shard = self.config.shard;
+            tracing::warn!(
+                shard,
+                stuck,
+                stream,
+                group,
+                "a consumer group has work and does not move: start consumers or remove it"
+            );
+        }
         for (at, answer) in trimmed.into_iter().zip(link.ask_all(&trims)?) {
             if let Value::Int(count) = refuse(answer)? {
                 let count = usize::try_from(count).unwrap_or_default();
@@ -176,6 +193,11 @@ fn next(id: EntryId) -> EntryId {
     EntryId { counter: id.counter.saturating_add(1), ..id }
 }
 
+/// The last id below this one. Counters begin at 1: `<generation>-0` lies above everything of the generation before.
+fn before(id: EntryId) -> EntryId {
+    EntryId { counter: id.counter.saturating_sub(1), ..id }
+}
+
 /// Carries on since when each group has stood still.
 fn watch(before: &[GroupWatch], now_seen: &[(Group, Option<EntryId>)], now: Instant) -> Vec<GroupWatch> {
     now_seen
@@ -189,6 +211,11 @@ fn watch(before: &[GroupWatch], now_seen: &[(Group, Option<EntryId>)], now: Inst
 }
 
 impl GroupWatch {
+    /// The group's name, for people.
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.group.name).into_owned()
+    }
+
     fn is_stuck(&self, top: Top, now: Instant, alarm: Duration) -> bool {
         let has_work = self.group.pending > 0 || (top.length > 0 && self.group.last_delivered < top.last);
         has_work && now.saturating_duration_since(self.since) >= alarm

@@ -17,7 +17,7 @@ use super::{
 
 /// Why the procedure has to run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// Socket trouble: nobody there, cut, silent.
     #[error("{0}")]
     Unreachable(String),
@@ -40,7 +40,7 @@ pub(super) enum Fault {
 
 impl Fault {
     /// When to try again.
-    pub(super) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> Pace {
         match self {
             Self::Unreachable(_) | Self::Nonsense(_) | Self::Changed => Pace::BackOff,
             Self::Refused(reaction) => reaction.pace,
@@ -52,17 +52,17 @@ impl Fault {
 
 /// Where Redis is and how long it may take to answer.
 #[derive(Clone)]
-pub(super) struct Address {
+pub(crate) struct Address {
     client: Client,
     /// Host and port, for people; never a password.
-    pub(super) shown: String,
+    pub(crate) shown: String,
     connect_timeout: Duration,
     response_timeout: Duration,
 }
 
 impl Address {
     /// Reads a Redis URL (`redis://`, `rediss://`, `unix:`).
-    pub(super) fn parse(
+    pub(crate) fn parse(
         url: &str,
         connect_timeout: Duration,
         response_timeout: Duration,
@@ -122,18 +122,26 @@ fn not_read(error: &RedisError) -> RedisQueueError {
 }
 
 /// An open connection, and what tells it from others.
-pub(super) struct Link {
+pub(crate) struct Link {
     connection: Connection,
     shown: String,
     response_timeout: Duration,
     /// Names this connection within one run of the server.
-    pub(super) client_id: i64,
+    pub(crate) client_id: i64,
     /// Names one run of the server.
-    pub(super) run_id: String,
+    pub(crate) run_id: String,
 }
 
 impl Link {
-    pub(super) fn open(address: &Address) -> Result<Self, Fault> {
+    /// Connects, and learns what tells this connection from others.
+    pub(crate) fn open(address: &Address) -> Result<Self, Fault> {
+        let mut link = Self::connect(address)?;
+        link.introduce()?;
+        Ok(link)
+    }
+
+    /// Connects and asks nothing.
+    pub(crate) fn connect(address: &Address) -> Result<Self, Fault> {
         let Address { client, shown, connect_timeout, response_timeout } = address;
         let connection = client
             .get_connection_with_timeout(*connect_timeout)
@@ -143,15 +151,13 @@ impl Link {
                 Ok(connection)
             })
             .map_err(|error| fault(&error, shown, *connect_timeout))?;
-        let mut link = Self {
+        Ok(Self {
             connection,
             shown: shown.clone(),
             response_timeout: *response_timeout,
             client_id: 0,
             run_id: String::new(),
-        };
-        link.introduce()?;
-        Ok(link)
+        })
     }
 
     fn introduce(&mut self) -> Result<(), Fault> {
@@ -169,17 +175,17 @@ impl Link {
     }
 
     /// Writes and does not wait.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.connection.send_packed_command(bytes).map_err(|error| fault(&error, &self.shown, self.response_timeout))
     }
 
     /// The next answer; an error reply is a value here.
-    pub(super) fn receive(&mut self) -> Result<Value, Fault> {
+    pub(crate) fn receive(&mut self) -> Result<Value, Fault> {
         self.connection.recv_response().map_err(|error| fault(&error, &self.shown, self.response_timeout))
     }
 
     /// One command and its answer; an error reply is a fault.
-    pub(super) fn ask(&mut self, parts: &[&[u8]]) -> Result<Value, Fault> {
+    pub(crate) fn ask(&mut self, parts: &[&[u8]]) -> Result<Value, Fault> {
         let mut one = Commands::default();
         one.add(parts);
         self.send(&one.bytes)?;
@@ -187,7 +193,7 @@ impl Link {
     }
 
     /// Many commands and their answers, in order; error replies are values.
-    pub(super) fn ask_all(&mut self, commands: &Commands) -> Result<Vec<Value>, Fault> {
+    pub(crate) fn ask_all(&mut self, commands: &Commands) -> Result<Vec<Value>, Fault> {
         if commands.count == 0 {
             return Ok(Vec::new());
         }
@@ -196,7 +202,7 @@ impl Link {
     }
 
     /// All of these or none, and nothing in between; `None` if what was watched changed.
-    pub(super) fn transact(&mut self, commands: &Commands) -> Result<Option<Vec<Value>>, Fault> {
+    pub(crate) fn transact(&mut self, commands: &Commands) -> Result<Option<Vec<Value>>, Fault> {
         let mut bytes = Vec::with_capacity(commands.bytes.len() + 64);
         bytes.extend_from_slice(MULTI);
         bytes.extend_from_slice(&commands.bytes);
@@ -206,7 +212,7 @@ impl Link {
     }
 
     /// The answers to `MULTI`, to `count` commands and to `EXEC`.
-    pub(super) fn receive_exec(&mut self, count: usize) -> Result<Option<Vec<Value>>, Fault> {
+    pub(crate) fn receive_exec(&mut self, count: usize) -> Result<Option<Vec<Value>>, Fault> {
         // The reply to EXEC only says that something was wrong before; the first refusal says what.
         let mut refusal = None;
         for _ in 0..=count {
@@ -224,7 +230,7 @@ impl Link {
     }
 
     /// The fault of an answer that has not the shape it must have.
-    pub(super) fn nonsense(&self, question: &str, answer: &Value) -> Fault {
+    pub(crate) fn nonsense(&self, question: &str, answer: &Value) -> Fault {
         let answer = super::reply::clipped(&format!("{answer:?}"));
         Fault::Nonsense(format!(
             "redis at {} answered {question} with {answer}: is this a redis 7 or newer",
@@ -234,12 +240,12 @@ impl Link {
 }
 
 /// `MULTI` and `EXEC`, encoded.
-pub(super) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+pub(crate) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 /// See [`MULTI`].
-pub(super) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
 /// Turns an error reply into a fault.
-pub(super) fn refuse(answer: Value) -> Result<Value, Fault> {
+pub(crate) fn refuse(answer: Value) -> Result<Value, Fault> {
     match answer {
         Value::ServerError(error) => Err(Fault::Refused(react(error.code(), error.details().unwrap_or_default()))),
         answer => Ok(answer),
@@ -247,7 +253,7 @@ pub(super) fn refuse(answer: Value) -> Result<Value, Fault> {
 }
 
 /// The text of an answer that is one.
-pub(super) fn text(answer: &Value) -> Option<&str> {
+pub(crate) fn text(answer: &Value) -> Option<&str> {
     match answer {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),

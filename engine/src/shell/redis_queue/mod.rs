@@ -46,8 +46,18 @@ use crate::kernel::{
 pub use config::{RedisConfig, RedisQueueError};
 pub use stats::RelayStats;
 
-use link::Address;
 pub(crate) use link::check_url;
+#[cfg_attr(
+    not(feature = "worker"),
+    expect(unused_imports, reason = "the client for consumers speaks to redis the same way")
+)]
+pub(crate) use {
+    link::{Address, Fault, Link, refuse, text},
+    pace::{BackOff, OnceASecond},
+    reply::Pace,
+    wire::Commands,
+};
+
 use look::Known;
 use relay::{Command, Relay};
 use stage::Stage;
@@ -131,6 +141,9 @@ impl Queue for RedisQueue {
             returned_total: stats.entries_returned,
             lost_total: stats.losses,
             connects_total: stats.connects,
+            stuck_groups: stats.stuck_groups,
+            foreign_total: stats.foreign_entries,
+            trimmed_total: stats.entries_trimmed,
             cpu_total: Duration::from_nanos(stats.cpu_ns),
         }
     }

@@ -8,23 +8,23 @@ use super::reply::Pace;
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Back-off with full jitter, so that shards and engines do not come back in step.
-pub(super) struct BackOff {
+pub(crate) struct BackOff {
     longest: Duration,
     failures: u32,
 }
 
 impl BackOff {
-    pub(super) fn new(longest: Duration) -> Self {
+    pub(crate) fn new(longest: Duration) -> Self {
         Self { longest, failures: 0 }
     }
 
     /// It worked: the next trouble starts from the shortest wait.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// How long to wait after one more failure.
-    pub(super) fn next(&mut self, pace: Pace) -> Duration {
+    pub(crate) fn next(&mut self, pace: Pace) -> Duration {
         self.failures = self.failures.saturating_add(1);
         match pace {
             // Even a sure remedy that fails again and again must not spin.
@@ -52,14 +52,14 @@ fn random() -> u32 {
 
 /// Lets one line a second through.
 #[derive(Default)]
-pub(super) struct OnceASecond {
+pub(crate) struct OnceASecond {
     last: Option<Instant>,
     held_back: u32,
 }
 
 impl OnceASecond {
     /// Whether to speak now, and how many lines were held back before.
-    pub(super) fn admit(&mut self, now: Instant) -> Option<u32> {
+    pub(crate) fn admit(&mut self, now: Instant) -> Option<u32> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < Duration::from_secs(1)) {
             self.held_back += 1;
             return None;

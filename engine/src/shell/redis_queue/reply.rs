@@ -5,7 +5,7 @@
 
 /// When the procedure runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// At once: we know that it helps.
     Now,
     /// After a back-off that grows from 100 ms to 5 s: the server is expected to come round by itself.
@@ -16,7 +16,7 @@ pub(super) enum Pace {
 
 /// Whom an error reply concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// The whole connection.
     Connection,
     /// The stream whose command was answered so; the others go on.
@@ -25,11 +25,11 @@ pub(super) enum Scope {
 
 /// What to do about an error reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reaction {
-    pub(super) scope: Scope,
-    pub(super) pace: Pace,
+pub(crate) struct Reaction {
+    pub(crate) scope: Scope,
+    pub(crate) pace: Pace,
     /// What is wrong and what to do, in one lower-case sentence.
-    pub(super) sentence: String,
+    pub(crate) sentence: String,
 }
 
 /// The reaction to an error reply of this code (its first word) and the text behind it.

@@ -41,6 +41,8 @@ pub(super) struct Track {
     pub(super) length: u64,
     /// Where the last trim ended.
     pub(super) trimmed_below: Option<EntryId>,
+    /// Up to here the shard was told that every group has acknowledged.
+    pub(super) settled: Option<EntryId>,
     /// When each consumer group last moved.
     pub(super) groups: Vec<GroupWatch>,
     pub(super) head: Head,
@@ -63,6 +65,7 @@ impl Track {
             recorded: known.last,
             length: 0,
             trimmed_below: None,
+            settled: None,
             groups: Vec::new(),
             head,
             share: None,

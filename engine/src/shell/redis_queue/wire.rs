@@ -43,7 +43,7 @@ pub(super) fn push_command(out: &mut Vec<u8>, parts: &[&[u8]]) {
 
 /// Commands that are sent in one go; as many answers come back.
 #[derive(Default)]
-pub(super) struct Commands {
+pub(crate) struct Commands {
     /// What goes over the wire.
     pub(super) bytes: Vec<u8>,
     /// How many answers it asks for.
@@ -52,7 +52,7 @@ pub(super) struct Commands {
 
 impl Commands {
     /// One more command.
-    pub(super) fn add(&mut self, parts: &[&[u8]]) {
+    pub(crate) fn add(&mut self, parts: &[&[u8]]) {
         push_command(&mut self.bytes, parts);
         self.count += 1;
     }

@@ -59,6 +59,8 @@ impl ShardActor {
         self.metrics.missed_total = counters.missed;
         self.metrics.canceled_total = counters.canceled;
         self.metrics.uniqueness_conflicts_total = counters.conflicts;
+        self.metrics.unclaimed_total =
+            self.shard.unclaimed().map(|(queue, count)| (queue.map(str::to_owned), count)).collect();
         self.metrics.outbox_backlog = self.shard.outbox_len() as u64;
         self.metrics.due_backlog = backlog.len();
         self.metrics.backlog = backlog;

@@ -234,6 +234,42 @@ fn what_consumers_acknowledged_without_a_claim_is_done_and_never_sent_again() {
 }
 
 #[test]
+fn what_was_claimed_once_is_never_taken_for_what_nobody_claims() {
+    let mut rig = Rig::tracked(at("08:00:00"));
+    rig.create(1, &every(600_000, at("08:00:00")), at("08:00:00"));
+    rig.go(at("08:10:00"));
+    let run = rig.claim(0, at("08:10:00")).unwrap();
+    rig.fail(&run, FailureClass::Transient, at("08:10:01")).unwrap();
+    rig.go(at("08:11:00"));
+    assert_eq!(rig.state(0), State::Enqueued, "its retry is another entry");
+    let (stream, all) = (rig.stream(OccurrenceNo(0)), EntryId { generation: 9, counter: 0 });
+    rig.turn(|shard, turn| shard.settled(stream, all, at("08:11:00"), turn));
+    let records = rig.log.len();
+    rig.crash(records, at("08:11:01"));
+    rig.shard.queue_ready();
+    rig.turn(|shard, turn| shard.settled(stream, all, at("08:11:01"), turn));
+    assert_eq!((rig.shard.counters().unclaimed, rig.shard.unclaimed().count()), (0, 0));
+    assert_eq!(rig.claim(0, at("08:11:02")).unwrap().attempt, 2);
+}
+
+#[test]
+fn what_the_log_remembers_of_unclaimed_entries_is_settled_after_a_restart() {
+    let mut rig = Rig::tracked(at("08:00:00"));
+    rig.create(1, &every(1_000, at("08:00:00")), at("08:00:00"));
+    rig.go(at("08:00:01"));
+    rig.go(at("08:00:02"));
+    let records = rig.log.len();
+    rig.crash(records, at("08:00:02"));
+    rig.shard.queue_ready();
+    let (stream, first) = (rig.stream(OccurrenceNo(0)), EntryId { generation: 1, counter: 1 });
+    rig.turn(|shard, turn| shard.settled(stream, first, at("08:00:02"), turn));
+    assert_eq!(rig.claim(0, at("08:00:02")), Err(ClaimRefusal::Finished));
+    assert!(rig.claim(1, at("08:00:02")).is_ok());
+    let counted: Vec<_> = rig.shard.unclaimed().map(|(queue, count)| (queue.is_some(), count)).collect();
+    assert_eq!(counted, [(true, 1)]);
+}
+
+#[test]
 fn the_embedded_queue_is_handed_again_what_no_worker_had_claimed() {
     let mut rig = Rig::with(Config { is_embedded: true, ..Config::default() }, at("08:00:00"));
     rig.create(1, &every(1_000, at("08:00:00")), at("08:00:00"));

@@ -1,17 +1,35 @@
 //! Whom an `https://` server must be vouched for by.
 
 use std::path::Path;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 
 use ureq::{config::ConfigBuilder, typestate::AgentScope};
 
-use super::error::ClientError;
+/// Why a server cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum TrustError {
+    /// The file with certificates has to be corrected.
+    #[cfg(feature = "tls")]
+    #[error("{}: {why}", path.display())]
+    File { path: PathBuf, why: String },
+    /// There is nothing to trust.
+    #[cfg(feature = "tls")]
+    #[error("no certificate to trust was found: give a PEM file")]
+    Nothing,
+    /// This build has no TLS.
+    #[cfg(not(feature = "tls"))]
+    #[error("this build has no TLS: build with the feature tls or give an http:// URL")]
+    NoTls,
+}
 
 /// Trusts the certificates in `ca`, or the system's.
 #[cfg(feature = "tls")]
-pub(super) fn trusting(
+pub(crate) fn trusting(
     builder: ConfigBuilder<AgentScope>,
     ca: Option<&Path>,
-) -> Result<ConfigBuilder<AgentScope>, ClientError> {
+) -> Result<ConfigBuilder<AgentScope>, TrustError> {
     use std::{fs, sync::Arc};
 
     use rustls::crypto::ring;
@@ -19,7 +37,7 @@ pub(super) fn trusting(
 
     let certificates: Vec<Certificate<'static>> = match ca {
         Some(path) => {
-            let refuse = |why: String| ClientError::Usage(format!("--ca {}: {why}", path.display()));
+            let refuse = |why: String| TrustError::File { path: path.to_owned(), why };
             let text = fs::read(path).map_err(|error| refuse(error.to_string()))?;
             let items = parse_pem(&text).collect::<Result<Vec<_>, _>>();
             let items = items.map_err(|error| refuse(format!("is no PEM file ({error}): give one")))?;
@@ -34,7 +52,7 @@ pub(super) fn trusting(
         }
     };
     if certificates.is_empty() {
-        return Err(ClientError::Usage("no certificate to trust was found: give --ca PEM".to_owned()));
+        return Err(TrustError::Nothing);
     }
     let config = TlsConfig::builder()
         .root_certs(RootCerts::new_with_certs(&certificates))
@@ -44,9 +62,9 @@ pub(super) fn trusting(
 
 /// This build has none.
 #[cfg(not(feature = "tls"))]
-pub(super) fn trusting(
+pub(crate) fn trusting(
     _builder: ConfigBuilder<AgentScope>,
     _ca: Option<&Path>,
-) -> Result<ConfigBuilder<AgentScope>, ClientError> {
-    Err(ClientError::Usage("this build has no TLS: build with the feature tls or give an http:// URL".to_owned()))
+) -> Result<ConfigBuilder<AgentScope>, TrustError> {
+    Err(TrustError::NoTls)
 }
