@@ -13,7 +13,7 @@ use crate::workers_and_server::{House, sorted};
 fn python() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let ours = root.join("target/python/bin/python");
-    for python in [ours, "python3".into()] {
+    for python in [ours, "python3".into(), "/usr/bin/python3".into()] {
         let check = Command::new(&python).args(["-c", "import redis"]).stderr(Stdio::null()).status();
         if check.is_ok_and(|status| status.success()) {
             return python;
