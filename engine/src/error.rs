@@ -109,7 +109,7 @@ pub enum CallError {
         limit: u64,
     },
     /// The handle is bound to another queue.
-    #[error("there is no such queue for this caller: name its own")]
+    #[error("this caller may claim from its own queue alone: leave the entry to others, and check the token")]
     ForeignQueue,
     /// A claim is refused; unless the queue was [not heard](ClaimRefusal::NotHeard) of, its entry is settled.
     #[error("the occurrence cannot be claimed: {0}")]

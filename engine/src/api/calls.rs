@@ -365,7 +365,7 @@ pub(crate) const CALLS: &[Call] = &[
         access: Access::Worker,
         body: Body::Json(run_reader::CLAIM),
         answers: &[(200, "Claimed")],
-        errors: &["not_found", "no_local_queue", "disk_full"],
+        errors: &["no_local_queue", "disk_full"],
         route: || web::to(run_handlers::claim),
         ..QUIET
     },

@@ -174,9 +174,9 @@ impl From<CallError> for ApiError {
         match error {
             CallError::Refused(refusal) => refusal.into(),
             CallError::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
-            CallError::ForeignTenant | CallError::ForeignQueue => {
-                Self::new(StatusCode::NOT_FOUND, "not_found", message)
-            }
+            CallError::ForeignTenant => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            // Not 404: that would settle an entry which is another worker's.
+            CallError::ForeignQueue => Self::new(StatusCode::FORBIDDEN, "forbidden", message),
             CallError::NoOccurrence => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             CallError::Archived => Self::new(StatusCode::GONE, "archived", message),
             CallError::Canceled => Self::new(StatusCode::CONFLICT, "canceled", message),

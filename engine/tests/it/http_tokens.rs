@@ -179,7 +179,7 @@ fn each_role_does_what_is_its_own() {
         if is_workers(&path) {
             // The lease token in these bodies was never granted.
             assert!([200, 409].contains(&there.status), "{method} {path}: {there:?}");
-            let foreign = if path.starts_with("/v1/runs/") { (409, "stale_lease") } else { (404, "not_found") };
+            let foreign = if path.starts_with("/v1/runs/") { (409, "stale_lease") } else { (403, "forbidden") };
             assert_eq!(away.refusal(), (foreign.0, foreign.1.into(), None), "{method} {path}");
             continue;
         }
@@ -200,7 +200,7 @@ fn a_worker_speaks_of_its_own_queues_runs_and_of_no_other() {
     let house = House::new();
     let (_, occurrence) = acme(&house);
     let claim = json!({"worker": "w", "max": 1, "lease_ms": 60_000, "wait_ms": 10_000}).to_string();
-    assert_eq!(house.call("away", "POST", "/v1/queues/q/claim", &claim).refusal().0, 404);
+    assert_eq!(house.call("away", "POST", "/v1/queues/q/claim", &claim).refusal().0, 403);
     let run = house.call("work", "POST", "/v1/queues/q/claim", &claim).json()["runs"][0].clone();
     assert_eq!(run["occurrence_id"], occurrence.as_str());
     let done = json!({"occurrence_id": occurrence, "lease_token": run["lease_token"]});

@@ -254,10 +254,14 @@ impl Shard {
 
     /// What consumers acknowledged without ever asking for it: it is theirs, and done.
     pub(super) fn settled_rows(&self, settled: &Settled) -> Vec<OccurrenceNo> {
+        self.acknowledged_rows(settled).filter(|number| self.runs.of(*number).is_none()).collect()
+    }
+
+    /// What consumers acknowledged and is still ENQUEUED.
+    pub(super) fn acknowledged_rows(&self, settled: &Settled) -> impl Iterator<Item = OccurrenceNo> {
         let through = EntryId { generation: settled.generation, counter: settled.counter };
-        let Some(entries) = self.entries.get(settled.stream as usize) else { return Vec::new() };
-        let rows = entries.through(through).filter(|(entry, number)| is_entry_of(&self.occurrences, *entry, *number));
-        rows.map(|(_, number)| number).filter(|number| self.runs.of(*number).is_none()).collect()
+        let entries = self.entries.get(settled.stream as usize).into_iter().flat_map(move |all| all.through(through));
+        entries.filter(|(entry, number)| is_entry_of(&self.occurrences, *entry, *number)).map(|(_, number)| number)
     }
 
     pub(super) fn apply_late_result(&mut self, late: &LateResult) -> Result<(), Inconsistent> {

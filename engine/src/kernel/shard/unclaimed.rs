@@ -1,14 +1,15 @@
-//! Entries that no worker has asked for: what consumers acknowledge all the same is theirs, and done.
+//! Entries that were acknowledged and that no worker had asked for.
 //!
 //! A worker acknowledges an entry after its claim was answered, and every answer that lets it do so has been recorded
-//! before: what is still ENQUEUED at an acknowledged entry, and never had a claim, was taken by somebody who does not
-//! claim.
+//! before. So what is still ENQUEUED at an acknowledged entry was acknowledged without a claim. If it never had one, its
+//! consumers do not claim: it is theirs, and done. If it had, its workers do claim, and the entry went by mistake (a
+//! consumer was deleted with what it had read, say): it is sent again.
 
 use std::collections::BTreeMap;
 
-use super::{Shard, Turn, Urgency, stream_number};
+use super::{Shard, Turn, Urgency, occurrences::Holder, stream_number};
 use crate::kernel::{
-    occurrence::{EntryId, QueueNo, Stream},
+    occurrence::{EntryId, OccurrenceNo, QueueNo, Stream},
     record::{Record, Settled},
     time::UnixMs,
 };
@@ -37,6 +38,8 @@ impl Shard {
     pub fn settled(&mut self, stream: Stream, through: EntryId, now: UnixMs, turn: &mut Turn) {
         let EntryId { generation, counter } = through;
         let settled = Settled { stream: stream_number(stream), generation, counter };
+        self.send_again_what_went_by_mistake(&settled);
+        turn.more |= !self.resends.is_empty();
         let done = self.settled_rows(&settled).len() as u64;
         if done > 0 {
             self.unclaimed.count(stream.queue, done);
@@ -46,6 +49,18 @@ impl Shard {
         } else if let Some(entries) = self.entries.get_mut(settled.stream as usize) {
             // All of it was claimed, or has moved on: it is not looked at again.
             entries.forget_through(through);
+        }
+    }
+
+    fn send_again_what_went_by_mistake(&mut self, settled: &Settled) {
+        let is_lost = |number: &OccurrenceNo| {
+            let row = self.occurrences.row(*number).expect("its entry is its own");
+            row.holder == Holder::Nobody && self.runs.of(*number).is_some()
+        };
+        let lost: Vec<_> = self.acknowledged_rows(settled).filter(is_lost).collect();
+        for number in lost {
+            self.counters.resent += 1;
+            self.enter_line(number, self.lsn);
         }
     }
 

@@ -28,11 +28,14 @@ impl ShardActor {
             RunAsk::ClaimNext { queue, max, claimant, reply } => self.claim_next(&queue, max, &claimant, reply),
             RunAsk::ClaimOne { id, schedule, queue, claimant, reply } => {
                 self.hear();
-                let number = self.shard.occurrence_number(id, schedule).filter(|_| may_touch(&self.shard, id, &queue));
-                let Some(number) = number else {
+                let Some(number) = self.shard.occurrence_number(id, schedule) else {
                     drop(reply.send(Ok(Err(ClaimRefusal::NotFound))));
                     return;
                 };
+                if !may_touch(&self.shard, id, &queue) {
+                    drop(reply.send(Err(CallError::ForeignQueue)));
+                    return;
+                }
                 self.run_call(reply, |shard, now, turn| {
                     let (mut answers, lsn) = shard.claim(&[number], &claiming(&claimant), now, turn);
                     let answer = answers.pop().expect("one was asked for");

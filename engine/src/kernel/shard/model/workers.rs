@@ -198,6 +198,13 @@ impl World {
             let (stream, entry, _) = readable[script.below(readable.len().min(60_000))];
             let now = self.command_time();
             let mut turn = Turn::default();
+            // What had been claimed before may be sent again.
+            let Self { queue, shard, .. } = self;
+            for (_, sent) in queue.lines[&stream].entries.iter().filter(|(id, _)| *id <= entry) {
+                if shard.occurrences.number(sent.0).is_some_and(|number| shard.runs.of(number).is_some()) {
+                    queue.accepted.remove(sent);
+                }
+            }
             self.shard.settled(stream, entry, now, &mut turn);
             self.carry_out(turn);
         }

@@ -234,7 +234,7 @@ fn what_consumers_acknowledged_without_a_claim_is_done_and_never_sent_again() {
 }
 
 #[test]
-fn what_was_claimed_once_is_never_taken_for_what_nobody_claims() {
+fn what_was_claimed_once_is_sent_again_when_its_next_entry_is_acknowledged_without_a_claim() {
     let mut rig = Rig::tracked(at("08:00:00"));
     rig.create(1, &every(600_000, at("08:00:00")), at("08:00:00"));
     rig.go(at("08:10:00"));
@@ -247,8 +247,13 @@ fn what_was_claimed_once_is_never_taken_for_what_nobody_claims() {
     let records = rig.log.len();
     rig.crash(records, at("08:11:01"));
     rig.shard.queue_ready();
+    rig.handed.clear();
     rig.turn(|shard, turn| shard.settled(stream, all, at("08:11:01"), turn));
+    rig.turn(|shard, turn| shard.settled(stream, all, at("08:11:01"), turn));
+    rig.advance(at("08:11:01"));
+    assert_eq!(rig.handed, [OccurrenceNo(0)], "once, though it was said twice");
     assert_eq!((rig.shard.counters().unclaimed, rig.shard.unclaimed().count()), (0, 0));
+    rig.land(at("08:11:01"));
     assert_eq!(rig.claim(0, at("08:11:02")).unwrap().attempt, 2);
 }
 
