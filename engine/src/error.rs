@@ -137,6 +137,9 @@ pub enum CallError {
     /// Occurrences of this engine go to Redis: read them there.
     #[error("this engine delivers to redis streams: in-process workers need the embedded queue")]
     NoLocalQueue,
+    /// Another engine has taken the streams over: what this one knows is out of date.
+    #[error("another engine has taken the streams over ({0}): ask that one, and stop this one")]
+    Fenced(String),
     /// The engine is stopping.
     #[error("the engine is stopping")]
     Stopping,

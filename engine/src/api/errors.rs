@@ -57,14 +57,24 @@ pub(crate) const CODES: &[(&str, u16)] = &[
     ("internal", 500),
     ("disk_full", 503),
     ("not_heard", 503),
+    ("fenced", 503),
     ("overloaded", 503),
     ("poisoned", 503),
     ("stopping", 503),
 ];
 
 /// Codes that every call may answer with.
-pub(crate) const COMMON: &[&str] =
-    &["unauthorized", "forbidden", "cross_origin", "invalid", "internal", "overloaded", "poisoned", "stopping"];
+pub(crate) const COMMON: &[&str] = &[
+    "unauthorized",
+    "forbidden",
+    "cross_origin",
+    "invalid",
+    "internal",
+    "overloaded",
+    "poisoned",
+    "fenced",
+    "stopping",
+];
 /// Codes that every call with a body may answer with.
 pub(crate) const OF_BODIES: &[&str] = &["invalid_json", "too_large", "unsupported_encoding", "request_timeout"];
 /// Codes that a call without a token may answer with.
@@ -197,6 +207,7 @@ impl From<CallError> for ApiError {
             CallError::DiskFull => unavailable("disk_full").retry_after(30),
             CallError::Poisoned(_) => unavailable("poisoned"),
             CallError::NoLocalQueue => Self::new(StatusCode::CONFLICT, "no_local_queue", message),
+            CallError::Fenced(_) => unavailable("fenced").retry_after(5),
             CallError::Stopping => unavailable("stopping").retry_after(5),
         }
     }

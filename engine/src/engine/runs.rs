@@ -161,12 +161,9 @@ impl Engine {
         granting.await.unwrap_or(Err(CallError::Stopping))
     }
 
-    /// Asks the shards in turn until one has something.
+    /// Asks the shards until one has something, first of all one that has what is most urgent.
     async fn serve(&self, asked: &Asked) -> Result<Vec<ClaimedRun>, CallError> {
-        let shards = self.shards();
-        let first = self.running().next_to_serve.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        for step in 0..shards {
-            let shard = (first.wrapping_add(step)) % shards;
+        for shard in self.running().arrivals.order(&asked.queue) {
             loop {
                 let Asked { queue, max, claimant } = asked.clone();
                 let served = self.ask(shard, |reply| Ask::Run(RunAsk::ClaimNext { queue, max, claimant, reply }));

@@ -213,7 +213,7 @@ pub struct Evidence {
     pub lease_expires_at: Option<UnixMs>,
     /// `idempotency_key`: the occurrence.
     pub idempotency_key: Option<OccurrenceId>,
-    /// `attempt`: the number that the next claim gets.
+    /// `attempt`: the number that the next claim gets; where none is to come, the last.
     pub attempt: Option<u32>,
     /// `retry_budget`.
     pub retry_budget: Option<RetryBudget>,

@@ -14,7 +14,7 @@ use crate::kernel::{
 };
 
 /// Whose turn it is, again and again: strict goes first, and every lane that waits has at least one turn in ten.
-const TURNS: [Lane; 10] = {
+pub(crate) const TURNS: [Lane; 10] = {
     use Lane::{CatchUp, Flexible, Strict};
     [Strict, Strict, Flexible, Strict, Strict, Strict, Strict, CatchUp, Strict, Strict]
 };
@@ -133,6 +133,12 @@ impl LocalQueue {
         true
     }
 
+    /// The queue in which an occurrence waits.
+    #[must_use]
+    pub fn queue_of(&self, number: OccurrenceNo) -> Option<QueueNo> {
+        self.tickets.get(&number).map(|(stream, _)| stream.queue)
+    }
+
     /// How many occurrences wait in a stream.
     #[must_use]
     pub fn waiting(&self, stream: Stream) -> usize {
@@ -142,7 +148,13 @@ impl LocalQueue {
     /// How many occurrences wait in a queue.
     #[must_use]
     pub fn waiting_in(&self, queue: QueueNo) -> usize {
-        Lane::ALL.into_iter().map(|lane| self.waiting(Stream { queue, lane })).sum()
+        self.waiting_by_lane(queue).iter().sum()
+    }
+
+    /// How many occurrences wait in a queue, in the order of [`Lane::ALL`].
+    #[must_use]
+    pub fn waiting_by_lane(&self, queue: QueueNo) -> [usize; Lane::ALL.len()] {
+        Lane::ALL.map(|lane| self.waiting(Stream { queue, lane }))
     }
 
     /// How many occurrences wait in all streams.

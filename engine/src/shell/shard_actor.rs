@@ -6,7 +6,12 @@
 mod report;
 mod runs;
 
-use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
 use tokio::sync::Notify;
@@ -77,6 +82,7 @@ enum Effect {
 
 /// What an actor is made of; everything but the alarm is made before its thread is there.
 pub(crate) struct Parts {
+    pub(crate) number: usize,
     pub(crate) shard: Shard,
     pub(crate) journal: Journal,
     pub(crate) backend: Backend,
@@ -92,6 +98,7 @@ pub(crate) struct Parts {
 
 /// One shard on its arbiter.
 pub(crate) struct ShardActor {
+    number: usize,
     shard: Shard,
     journal: Option<Journal>,
     backend: Backend,
@@ -116,6 +123,7 @@ impl ShardActor {
     pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
         Ok(Self {
             alarm: Rc::new(Alarm::new(Arc::clone(&parts.clock))?),
+            number: parts.number,
             shard: parts.shard,
             journal: Some(parts.journal),
             backend: parts.backend,
@@ -218,8 +226,12 @@ impl ShardActor {
             self.declare(*queue, Remembered::default());
         }
         if let Some(local) = self.backend.local() {
+            let queues: BTreeSet<_> = turn.withdrawn.iter().filter_map(|number| local.queue_of(*number)).collect();
             for number in &turn.withdrawn {
                 local.withdraw(*number);
+            }
+            for queue in queues {
+                self.post(queue);
             }
         }
         let shard = &self.shard;
@@ -263,7 +275,15 @@ impl ShardActor {
             *given.entry(self.shard.entry(*number).stream.queue).or_default() += 1;
         }
         for (queue, occurrences) in given {
+            self.post(queue);
             self.arrivals.announce(self.shard.queue_name(queue), occurrences);
+        }
+    }
+
+    /// Tells what waits in the embedded queue.
+    fn post(&mut self, queue: QueueNo) {
+        if let Some(local) = self.backend.local() {
+            self.arrivals.post(self.shard.queue_name(queue), self.number, local.waiting_by_lane(queue));
         }
     }
 
@@ -332,6 +352,9 @@ impl ShardActor {
     fn write_trouble(&mut self, may_use_reserve: bool) -> Option<CallError> {
         use countwheel_wal::State;
         let Some(journal) = &mut self.journal else { return Some(CallError::Stopping) };
+        if let Some(reason) = self.shard.fenced() {
+            return Some(CallError::Fenced(reason.to_owned()));
+        }
         match journal.state() {
             State::Running => journal.is_blocked().then_some(CallError::Overloaded),
             State::OnReserve if may_use_reserve => journal.is_blocked().then_some(CallError::Overloaded),

@@ -3,7 +3,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
@@ -71,8 +71,6 @@ pub(crate) struct Running {
     pub(crate) is_local: bool,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) claim_ids: ClaimIds,
-    /// Which shard the next claim asks first.
-    pub(crate) next_to_serve: AtomicUsize,
     system: Mutex<Option<(System, JoinHandle<()>, Directory)>>,
 }
 
@@ -82,7 +80,7 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     let default_shards = u16::try_from(cores.min(SLOTS as usize)).unwrap_or(1);
     let rehearsal = settings.clock.is_rehearsal();
     let mut directory = Directory::open(&settings.dir, settings.shards, default_shards, rehearsal)?;
-    let arrivals = Arc::new(Arrivals::default());
+    let arrivals = Arc::new(Arrivals::new(usize::from(directory.identity.shards)));
     let mut owner = [0; 16];
     getrandom::fill(&mut owner)
         .map_err(|error| OpenError::Io { path: settings.dir.clone(), source: std::io::Error::other(error) })?;
@@ -103,7 +101,6 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
         is_local: matches!(settings.queue, QueueChoice::Local),
         ledger,
         claim_ids: ClaimIds::default(),
-        next_to_serve: AtomicUsize::new(0),
         system: Mutex::new(Some((system, thread, directory))),
     })
 }
@@ -182,6 +179,7 @@ fn open_shard(
         log.set_generation(opened.generation);
     }
     let parts = Parts {
+        number: usize::from(number),
         shard,
         journal: Journal::new(log),
         backend: backend(settings, directory, number, owner, &signal)?,

@@ -269,7 +269,7 @@ fn what_is_dead_is_listed_looked_at_and_replayed_under_its_id() {
     let evidence = &looked["evidence"];
     assert_eq!(evidence.as_object().unwrap().len(), 18);
     let expected = json!({"job_id": runs[0].schedule, "schedule_type": "interval", "timezone": null,
-        "idempotency_key": runs[0].occurrence, "lease_id": runs[0].token, "lease_owner": "w", "attempt": 2,
+        "idempotency_key": runs[0].occurrence, "lease_id": runs[0].token, "lease_owner": "w", "attempt": 1,
         "run_state": "DEAD", "review_owner": null, "missed_run_policy": {"policy": "FIRE_ONCE"}});
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&evidence[key], value, "{key}");

@@ -9,6 +9,7 @@ use crate::{
     player::stream,
     redis_server::RedisServer,
     redis_view::{assert_holds, config, key, player, ready, run},
+    server::Server,
 };
 
 const STRICT: Lane = Lane::Strict;
@@ -174,4 +175,37 @@ fn a_prefix_of_another_directory_is_refused_until_it_is_adopted() {
     adopting.start(1);
     adopting.wait("ready", |player| player.ready);
     assert_eq!((adopting.generation, adopting.found), (2, 10));
+}
+
+#[test]
+fn an_engine_that_was_taken_over_grants_nothing_and_takes_nothing() {
+    let server = RedisServer::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let [ours, copy] = ["ours", "copy"].map(|name| home.path().join(name));
+    let (url, patience) = (server.url(), std::time::Instant::now() + crate::player::PATIENCE);
+    let more = ["--redis", url.as_str(), "--shards", "1"];
+    let spec = r#"{"tenant":"acme","queue":"mail","rule":{"every":"1s"}}"#;
+    let first = Server::start(&ours, &more);
+    let made = first.call("POST", "/v1/schedules", spec).json();
+    assert!(first.terminate().success());
+    let copied = std::process::Command::new("cp").arg("-r").args([&ours, &copy]).status().unwrap();
+    assert!(copied.success());
+    let first = Server::start(&ours, &more);
+    while first.call("GET", "/readyz", "").status != 200 {
+        assert!(std::time::Instant::now() < patience, "it never was ready");
+    }
+    let second = Server::start(&copy, &more);
+    while !first.call("GET", "/readyz", "").body.contains("owner") {
+        assert!(std::time::Instant::now() < patience, "{:?}", first.call("GET", "/readyz", ""));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let id = made["schedule"]["schedule_id"].as_str().unwrap();
+    let claim = format!(r#"{{"worker":"w","lease_ms":60000,"schedule_id":"{id}"}}"#);
+    let history = first.call("GET", &format!("/v1/schedules/{id}/occurrences"), "").json();
+    let occurrence = history["items"].as_array().unwrap().iter().find_map(|item| item["occurrence_id"].as_str());
+    let path = format!("/v1/occurrences/{}/claim", occurrence.expect("one was made"));
+    for (path, body) in [("/v1/schedules", spec), (path.as_str(), claim.as_str())] {
+        assert_eq!(first.call("POST", path, body).refusal(), (503, "fenced".into(), None), "{path}");
+    }
+    drop(second);
 }

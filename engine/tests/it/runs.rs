@@ -120,7 +120,12 @@ async fn a_failed_run_comes_again_and_its_history_shows_both_attempts() {
     assert!(second.lease_token != first.lease_token);
     let done = Some("s3://results/7".to_owned());
     assert_eq!(rig.engine.complete(vec![speak(&second, done)]).await.unwrap(), [Ok(State::Succeeded)]);
-    assert_eq!(rig.complete(&second).await, Ok(State::Succeeded), "said twice");
+    assert_eq!(rig.complete(&second).await, Err(RunError::StaleLease), "another result is another answer");
+    let done = || speak(&second, Some("s3://results/7".to_owned()));
+    let said = rig.engine.complete(vec![done(), done()]).await.unwrap();
+    assert_eq!(said, [Ok(State::Succeeded), Ok(State::Succeeded)], "said again");
+    let (evidence, _) = rig.engine.evidence(second.occurrence_id).await.unwrap();
+    assert_eq!(evidence.attempt, Some(2), "there is no next one");
     let rig = rig.restart().await;
     let ended = rig.occurrence(first.occurrence_id).await;
     let told: Vec<_> = ended.attempts.iter().map(|a| (a.number, &*a.worker, a.message.as_deref())).collect();

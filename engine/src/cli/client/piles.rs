@@ -106,12 +106,26 @@ pub(crate) fn dead(args: &DeadArgs) -> ExitCode {
         None => list(&client, "dead", &args.list, json),
         Some(_) if args.list.is_given() => Err(misplaced()),
         Some(DeadCommand::List(wanted)) => list(&client, "dead", wanted, json),
-        Some(DeadCommand::Replay { ids }) => ids.iter().try_for_each(|id| {
-            let replay = Ask::new(Method::POST, Id::from(id.as_str()).path("/replay"));
-            tell(&client.ask(&replay)?, json)
-        }),
+        Some(DeadCommand::Replay { ids }) => replay(&client, ids, json),
     });
     conclude(done, json)
+}
+
+/// Replays each of them; of those that are refused the first is told in the end, the others at once.
+fn replay(client: &Client, ids: &[String], json: bool) -> Result<(), ClientError> {
+    let mut outcome = Ok(());
+    for id in ids {
+        let replayed = client.ask(&Ask::new(Method::POST, Id::from(id.as_str()).path("/replay")));
+        match replayed.and_then(|occurrence| tell(&occurrence, json)) {
+            Ok(()) => {}
+            Err(error) if ids.len() > 1 => {
+                eprintln!("countwheel: {id}: {error}");
+                outcome = outcome.and(Err(error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    outcome
 }
 
 /// Runs `held`.

@@ -410,6 +410,15 @@ impl Shard {
         all.into_iter().chain(self.streams_away.values().map(|away| away.reason.as_str()))
     }
 
+    /// Why this shard writes no more, if another engine owns its streams.
+    #[must_use]
+    pub fn fenced(&self) -> Option<&str> {
+        match &self.queue {
+            QueueState::Fenced { reason } => Some(reason),
+            QueueState::Away { .. } | QueueState::Ready => None,
+        }
+    }
+
     /// Every stream that the log remembers, for declaring it to the queue.
     pub fn remembered_streams(&self) -> impl Iterator<Item = (Stream, StreamMemory)> + '_ {
         self.streams.iter().zip(0_u32..).map(|(memory, number)| (stream_of(number), *memory))

@@ -1,6 +1,6 @@
 //! What becomes of a run: its worker's heartbeats and answers, or the end of its lease; and what follows a failure.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{Shard, Turn, Urgency, apply_runs::DAY_MS, occurrences::Holder};
 use crate::kernel::{
@@ -122,15 +122,15 @@ impl Shard {
 
     /// Workers completed what they had claimed; each said where its result is, if anywhere. Repeated: the same answer.
     pub fn complete(&mut self, done: &[Speaking<Option<String>>], now: UnixMs, turn: &mut Turn) -> Answers<State> {
-        let mut accepted = BTreeSet::new();
+        let mut accepted = BTreeMap::new();
         let mut numbers = Vec::new();
         let mut result_refs = Vec::new();
         let mut answers = Vec::with_capacity(done.len());
         for speaking in done {
             let known = self.occurrences.number(speaking.occurrence);
-            let is_again = known.is_some_and(|number| accepted.contains(&(number, speaking.token)));
-            let answer = if is_again {
-                Ok(State::Succeeded)
+            let before = known.and_then(|number| accepted.get(&(number, speaking.token)));
+            let answer = if let Some(said) = before {
+                if *said == &speaking.said { Ok(State::Succeeded) } else { Err(RunError::StaleLease) }
             } else if speaking.said.as_ref().is_some_and(|said| said.len() > RESULT_REF_BYTES) {
                 Err(RunError::ResultTooLong)
             } else {
@@ -138,7 +138,7 @@ impl Shard {
                     Ok(number) => {
                         result_refs.extend(speaking.said.clone().map(|said| (numbers.len() as u64, said)));
                         numbers.push(number.0);
-                        accepted.insert((number, speaking.token));
+                        accepted.insert((number, speaking.token), &speaking.said);
                         Ok(State::Succeeded)
                     }
                     Err(error) => self.too_late(speaking, error, now, turn),
@@ -167,8 +167,11 @@ impl Shard {
         let number = self.occurrences.number(speaking.occurrence).ok_or(error)?;
         let state = self.occurrences.row(number).ok_or(error)?.state;
         let is_latest = self.runs.of(number).is_some_and(|run| run.token == Some(speaking.token));
-        let result = self.runs.of(number).and_then(|run| run.attempts.last()).and_then(|attempt| attempt.result);
-        if is_latest && state == State::Succeeded && result == Some(AttemptResult::Succeeded) {
+        let attempt = self.runs.of(number).and_then(|run| run.attempts.last());
+        let is_the_same = attempt.is_some_and(|attempt| {
+            attempt.result == Some(AttemptResult::Succeeded) && attempt.result_ref == speaking.said
+        });
+        if is_latest && state == State::Succeeded && is_the_same {
             return Ok(State::Succeeded);
         }
         self.counters.stale_tokens += 1;
@@ -229,9 +232,12 @@ impl Shard {
 
     fn outcome(&self, number: OccurrenceNo) -> Outcome {
         let state = self.occurrences.row(number).expect("it was just found").state;
-        let lapses_at_ms = self.runs.of(number).and_then(|run| run.lapses_at_ms);
-        let waits_ms = lapses_at_ms.map(|at_ms| at_ms.saturating_sub(self.elapsed_ms).max(0));
-        Outcome { state, retry_at: waits_ms.filter(|_| state == State::RetryWait).map(|ms| self.log_time.plus(ms)) }
+        let run = self.runs.of(number).filter(|_| state == State::RetryWait);
+        let retry_at = run.and_then(|run| {
+            let delay_ms = i64::try_from(run.delay_ms?).unwrap_or(i64::MAX);
+            Some(run.attempts.last()?.finished_at?.plus(delay_ms))
+        });
+        Outcome { state, retry_at }
     }
 
     /// Leases and back-offs whose end has come, at most a turn's worth.

@@ -183,7 +183,7 @@ impl Shard {
             lease_owner: last.map(|attempt| attempt.worker.to_string()),
             lease_expires_at: last.map(|attempt| attempt.lease_expires_at),
             idempotency_key: Some(row.id),
-            attempt: Some(self.runs.made(number).saturating_add(1)),
+            attempt: Some(self.attempt_looked_at(number, row)),
             retry_budget: Some(RetryBudget { limit: policies.retry.budget, used }),
             // What a person asked for again has nothing to wait for.
             backoff_ms: run.and_then(|run| run.delay_ms.or(run.asked_at().map(|_| 0))),
@@ -199,6 +199,20 @@ impl Shard {
             },
             is_caught_up: is_caught_up(row),
             settled: review.map(|review| review.settled.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The attempt that the evidence is about: the one to come, or where none is, the last.
+    fn attempt_looked_at(&self, number: OccurrenceNo, row: &OccurrenceRow) -> u32 {
+        let made = self.runs.made(number);
+        match row.state {
+            State::Scheduled | State::Enqueued | State::RetryWait | State::Held => made.saturating_add(1),
+            State::Running
+            | State::Succeeded
+            | State::Dead
+            | State::Missed
+            | State::SkippedOverlap
+            | State::Canceled => made.max(1),
         }
     }
 

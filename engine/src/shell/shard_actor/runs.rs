@@ -41,10 +41,10 @@ impl ShardActor {
                     let answer = answers.pop().expect("one was asked for");
                     (answer.map(|granted| claimed(shard, granted)), lsn)
                 });
-                if let Some(local) = self.backend.local()
-                    && !self.shard.is_to_run(number)
-                {
-                    local.withdraw(number);
+                let waited = self.backend.local().and_then(|local| local.queue_of(number));
+                if let Some(queue) = waited.filter(|_| !self.shard.is_to_run(number)) {
+                    self.backend.local().map(|local| local.withdraw(number));
+                    self.post(queue);
                 }
             }
             RunAsk::Heartbeat { beats, queue, reply } => {
@@ -119,6 +119,9 @@ impl ShardActor {
             let (runs, lsn) = self.claim_taken(&taken, claimant);
             served.runs.extend(runs);
             rests_on = rests_on.max(lsn);
+        }
+        if let Some(number) = number {
+            self.post(number);
         }
         self.answer(reply, rests_on, served);
     }

@@ -20,7 +20,8 @@ pub(super) struct Lease {
     token: LeaseToken,
     /// By the workers' clock; what was answered is over.
     ends_at_ms: i64,
-    completed: bool,
+    /// Where its result was said to be when it was completed.
+    completed: Option<Option<String>>,
 }
 
 const LEASES_MS: [u64; 4] = [1, 500, 5_000, 60_000];
@@ -64,7 +65,7 @@ impl World {
                         id: granted.occurrence_id,
                         token: granted.token,
                         ends_at_ms: self.boottime_ms + i64::try_from(lease_ms).expect("a minute"),
-                        completed: false,
+                        completed: None,
                     });
                 }
                 Err(ClaimRefusal::NotHeard | ClaimRefusal::AlreadyRunning) => {}
@@ -121,17 +122,17 @@ impl World {
         let now = self.command_time();
         let (is_valid, before) = (self.is_valid(&lease), self.state_of(lease.number));
         let mut turn = Turn::default();
-        let speaking =
-            Speaking { occurrence: lease.id, token: lease.token, said: script.chance(80).then(|| "ref".to_owned()) };
+        let result_ref = script.chance(80).then(|| "ref".to_owned());
+        let speaking = Speaking { occurrence: lease.id, token: lease.token, said: result_ref.clone() };
         let said = if is_twice { vec![speaking.clone(), speaking] } else { vec![speaking] };
         let (answers, _) = self.shard.complete(&said, now, &mut turn);
-        let is_again = lease.completed && before == State::Succeeded;
+        let is_again = lease.completed.as_ref() == Some(&result_ref) && before == State::Succeeded;
         for answer in &answers {
             assert_eq!(answer.is_ok(), is_valid || is_again, "{lease:?}: {answers:?}");
         }
         if is_valid {
             let lease = self.lease_mut(lease.token);
-            (lease.completed, lease.ends_at_ms) = (true, i64::MIN);
+            (lease.completed, lease.ends_at_ms) = (Some(result_ref), i64::MIN);
         } else {
             self.check_unmoved(&lease, before, &turn);
         }
@@ -242,8 +243,9 @@ impl World {
             let run = run.filter(|run| run.token == Some(lease.token));
             let goes_on = run.filter(|run| !run.is_in_process && self.state_of(lease.number) == State::Running);
             lease.ends_at_ms = goes_on.map_or(i64::MIN, |run| self.boottime_ms + run.lease_ms);
-            let result = run.and_then(|run| run.attempts.last()).and_then(|attempt| attempt.result);
-            lease.completed = result == Some(AttemptResult::Succeeded);
+            let last = run.and_then(|run| run.attempts.last());
+            let succeeded = last.filter(|attempt| attempt.result == Some(AttemptResult::Succeeded));
+            lease.completed = succeeded.map(|attempt| attempt.result_ref.clone());
         }
         self.leases = leases;
     }
