@@ -250,6 +250,10 @@ impl Shard {
         }
         self.lapse_if_over(number, now, turn);
         let row = self.occurrences.row(number).ok_or(ClaimRefusal::NotFound)?;
+        // Its entry may be the one that this opening has still to find: no answer may settle it before.
+        if number < self.unread_below && matches!(row.state, State::Scheduled | State::RetryWait) {
+            return Err(ClaimRefusal::NotHeard);
+        }
         let is_early = claimable(row.state, row.is_tracked, row.reason, row.holder)?;
         let (schedule, tenant) = (row.schedule, row.tenant);
         let policies = self.policies_of(schedule, row.version);

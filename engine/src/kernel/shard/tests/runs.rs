@@ -258,6 +258,23 @@ fn what_was_claimed_once_is_sent_again_when_its_next_entry_is_acknowledged_witho
 }
 
 #[test]
+fn no_answer_settles_an_entry_that_the_opening_has_still_to_find() {
+    let mut rig = Rig::tracked(at("08:00:00"));
+    rig.create(1, &every(600_000, at("08:00:00")), at("08:00:00"));
+    rig.advance(at("08:10:00"));
+    assert_eq!(rig.handed, [OccurrenceNo(0)]);
+    let (records, stream) = (rig.log.len(), rig.stream(OccurrenceNo(0)));
+    rig.crash(records, at("08:10:01"));
+    rig.advance(at("08:10:01"));
+    assert_eq!(rig.claim(0, at("08:10:01")), Err(ClaimRefusal::NotHeard), "redis does not answer yet");
+    let id = rig.occurrence(0).id;
+    let entry = EntryId { generation: 1, counter: 1 };
+    rig.turn(|shard, turn| shard.found(stream, &[(id, 1, entry)], 1, at("08:10:02"), turn));
+    rig.shard.queue_ready();
+    assert!(rig.claim(0, at("08:10:02")).is_ok());
+}
+
+#[test]
 fn what_the_log_remembers_of_unclaimed_entries_is_settled_after_a_restart() {
     let mut rig = Rig::tracked(at("08:00:00"));
     rig.create(1, &every(1_000, at("08:00:00")), at("08:00:00"));
