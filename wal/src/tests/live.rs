@@ -91,6 +91,7 @@ fn a_log_in_use_is_read_record_by_record_each_one_once() {
         assert_seen(&seen, read.last.0);
         assert!(read.last <= last && !matches!(read.ending, crate::Ending::Damaged(_)), "{read:?}");
     }
+    wait_until(&log, Lsn(next - 1));
     let refused = crate::read_records(&OsFs, dir.path(), &mut |entry| Err(format!("no {}", entry.kind)));
     assert!(matches!(refused, Err(OpenError::Visitor { lsn: Lsn(1), .. })), "{refused:?}");
 }
