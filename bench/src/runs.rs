@@ -125,9 +125,9 @@ async fn in_process(
     let mut workers = tokio::task::JoinSet::new();
     for worker in 0..usize::from(options.workers) {
         let (engine, left) = (bed.engine.clone(), Arc::clone(&left));
-        let (queue, max) = (queue_name(worker % setup.queues), usize::from(options.batch));
+        let (queues, max) = (setup.queues, usize::from(options.batch));
         workers.spawn(async move {
-            let (mut claims_ns, mut done) = (Vec::new(), 0);
+            let (mut claims_ns, mut done, mut queue) = (Vec::new(), 0, worker);
             while !left.is_over() {
                 let max = left.take(max);
                 if max == 0 {
@@ -136,7 +136,7 @@ async fn in_process(
                 }
                 let asked = Instant::now();
                 let claim = Claim { max, ..Claim::new(format!("worker-{worker}")) };
-                let runs: Vec<ClaimedRun> = match engine.claim(&queue, &claim).await {
+                let runs: Vec<ClaimedRun> = match engine.claim(&queue_name(queue % queues), &claim).await {
                     Ok(runs) => runs,
                     Err(CallError::Overloaded) => Vec::new(),
                     Err(error) => {
@@ -144,7 +144,9 @@ async fn in_process(
                         return (claims_ns, done);
                     }
                 };
-                if !runs.is_empty() {
+                if runs.is_empty() {
+                    queue += 1;
+                } else {
                     claims_ns.push(nanos(asked));
                     drain::complete(&engine, &runs).await;
                     done += runs.len();
@@ -231,7 +233,7 @@ fn over_http(options: &Options, setup: &Setup) -> Result<(Worked, Vec<i64>, Vec<
     let by_worker: Vec<Result<(Vec<i64>, usize), BenchError>> = std::thread::scope(|scope| {
         let work = |worker: usize| {
             let client = server.client();
-            let (mut claims_ns, mut done) = (Vec::new(), 0);
+            let (mut claims_ns, mut done, mut queue) = (Vec::new(), 0, worker);
             while !left.is_over() {
                 let max = left.take(usize::from(options.batch));
                 if max == 0 {
@@ -239,8 +241,10 @@ fn over_http(options: &Options, setup: &Setup) -> Result<(Worked, Vec<i64>, Vec<
                     continue;
                 }
                 let asked = Instant::now();
-                let runs = claim(&client, worker % setup.queues, max)?;
-                if !runs.is_empty() {
+                let runs = claim(&client, queue % setup.queues, max)?;
+                if runs.is_empty() {
+                    queue += 1;
+                } else {
                     claims_ns.push(nanos(asked));
                     done += complete(&client, &runs)?;
                 }
