@@ -74,6 +74,8 @@ pub struct LocalQueue {
     turns: HashMap<QueueNo, usize>,
     /// Queues that a claim found work in whose tenants have no room.
     skipped: Vec<QueueNo>,
+    /// How many occurrences each queue was given since somebody asked.
+    arrived: Vec<(QueueNo, usize)>,
     events: Vec<QueueEvent>,
     now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -90,6 +92,7 @@ impl LocalQueue {
             last_ticket: 0,
             turns: HashMap::new(),
             skipped: Vec::new(),
+            arrived: Vec::new(),
             events: Vec::new(),
             now,
             wake,
@@ -118,6 +121,11 @@ impl LocalQueue {
     /// Queues in which tenants were passed over since the last call.
     pub fn take_skipped(&mut self) -> Vec<QueueNo> {
         std::mem::take(&mut self.skipped)
+    }
+
+    /// How many occurrences each queue was given since the last call; a queue may stand there several times.
+    pub fn take_arrived(&mut self) -> Vec<(QueueNo, usize)> {
+        std::mem::take(&mut self.arrived)
     }
 
     /// An occurrence is not to be served any more; `false` if it did not wait.
@@ -305,6 +313,7 @@ impl Queue for LocalQueue {
             let first = EntryId { generation: self.generation, counter: lines.added + 1 };
             lines.added += numbers.len() as u64;
             let added = lines.added;
+            self.arrived.push((stream.queue, numbers.len()));
             self.say(QueueEvent::Landed { stream, first, numbers, added, at });
         }
     }
@@ -451,6 +460,8 @@ mod tests {
         let numbers = |all: &[u64]| all.iter().copied().map(OccurrenceNo).collect::<Vec<_>>();
         release(&mut queue, Lane::Strict, [1, 2]);
         release(&mut queue, Lane::Strict, [3]);
+        assert_eq!(queue.take_arrived(), [(QueueNo(0), 2), (QueueNo(0), 1)]);
+        assert!(queue.take_arrived().is_empty());
         let mut events = Vec::new();
         queue.poll(&mut events);
         let landed = |counter, of: &[u64], added| QueueEvent::Landed {

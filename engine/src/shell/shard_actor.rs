@@ -6,12 +6,7 @@
 mod report;
 mod runs;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
 use tokio::sync::Notify;
@@ -36,7 +31,7 @@ use crate::{
         engine_time::{EngineTime, Reading},
         gate::{Gate, Lsn},
         occurrence::{EntryId, QueueNo, Stream},
-        shard::{Release, Request, Shard, Turn},
+        shard::{Request, Shard, Turn},
         time::UnixMs,
     },
 };
@@ -47,7 +42,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Which queue a shard delivers to.
 pub(crate) enum Backend {
     /// The embedded one.
-    Local(LocalQueue),
+    Local(Box<LocalQueue>),
     /// Redis Streams.
     #[cfg(feature = "redis")]
     Remote(Box<dyn Queue>),
@@ -56,7 +51,7 @@ pub(crate) enum Backend {
 impl Backend {
     fn queue(&mut self) -> &mut dyn Queue {
         match self {
-            Self::Local(queue) => queue,
+            Self::Local(queue) => &mut **queue,
             #[cfg(feature = "redis")]
             Self::Remote(queue) => &mut **queue,
         }
@@ -65,7 +60,7 @@ impl Backend {
     /// The embedded queue, where workers of this process take from.
     fn local(&mut self) -> Option<&mut LocalQueue> {
         match self {
-            Self::Local(queue) => Some(queue),
+            Self::Local(queue) => Some(&mut **queue),
             #[cfg(feature = "redis")]
             Self::Remote(_) => None,
         }
@@ -245,7 +240,7 @@ impl ShardActor {
         if let Some(at) = turn.forget_staged {
             queue.forget_staged(at);
         }
-        self.announce(&turn.releases);
+        self.announce();
         for (lsn, stream, entry) in turn.recorded {
             self.hold(lsn, Effect::Recorded(stream, entry));
         }
@@ -262,28 +257,6 @@ impl ShardActor {
         }
         if turn.more || !turn.releases.is_empty() {
             self.signal.notify_one();
-        }
-    }
-
-    /// Wakes workers of the embedded queue, as many of each queue as it was given occurrences.
-    fn announce(&mut self, releases: &[Release]) {
-        if self.backend.local().is_none() {
-            return;
-        }
-        let mut given: BTreeMap<QueueNo, usize> = BTreeMap::new();
-        for number in releases.iter().flat_map(|release| &release.numbers) {
-            *given.entry(self.shard.entry(*number).stream.queue).or_default() += 1;
-        }
-        for (queue, occurrences) in given {
-            self.post(queue);
-            self.arrivals.announce(self.shard.queue_name(queue), occurrences);
-        }
-    }
-
-    /// Tells what waits in the embedded queue.
-    fn post(&mut self, queue: QueueNo) {
-        if let Some(local) = self.backend.local() {
-            self.arrivals.post(self.shard.queue_name(queue), self.number, local.waiting_by_lane(queue));
         }
     }
 

@@ -239,7 +239,7 @@ fn backend(
     match &settings.queue {
         QueueChoice::Local => {
             let _ = (directory, number, owner);
-            Ok(Backend::Local(LocalQueue::new(now, wake)))
+            Ok(Backend::Local(Box::new(LocalQueue::new(now, wake))))
         }
         #[cfg(feature = "redis")]
         QueueChoice::Redis(redis) => {

@@ -124,8 +124,7 @@ impl Shard {
             state: row.state,
             reason: row.reason,
             holds: run.and_then(|run| run.review.as_ref()).map(|review| review.holds.clone()).unwrap_or_default(),
-            // What was completed without a claim had one attempt that nobody followed.
-            attempt_count: run.map_or(u32::from(row.state == State::Succeeded), |run| run.made),
+            attempt_count: run.map_or(0, |run| run.made),
             attempts: run.map(|run| run.attempts.clone()).unwrap_or_default(),
         })
     }

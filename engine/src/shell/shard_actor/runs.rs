@@ -8,13 +8,13 @@ use crate::{
     kernel::{
         gate::Lsn,
         id::OccurrenceId,
-        occurrence::OccurrenceNo,
+        occurrence::{OccurrenceNo, QueueNo},
         shard::{ClaimRefusal, Claiming, Granted, RunError, Shard, Speaking, Turn},
         time::UnixMs,
     },
     shell::{
         ask::ReplyTo,
-        local_queue::Tenants,
+        local_queue::{LocalQueue, Tenants},
         run_ask::{Claimant, ClaimedRun, RunAsk, Served},
     },
 };
@@ -119,6 +119,10 @@ impl ShardActor {
             let (runs, lsn) = self.claim_taken(&taken, claimant);
             served.runs.extend(runs);
             rests_on = rests_on.max(lsn);
+            // Asking on for nothing would find nothing, and say that there is no more.
+            if served.runs.len() == max {
+                break;
+            }
         }
         if let Some(number) = number {
             self.post(number);
@@ -133,6 +137,22 @@ impl ShardActor {
         let granted: Vec<_> = answers.into_iter().flatten().map(|granted| claimed(&self.shard, granted)).collect();
         let lsn = if granted.is_empty() { Lsn(0) } else { lsn };
         (granted, lsn)
+    }
+
+    /// Wakes workers of the embedded queue, as many of each queue as it was given occurrences.
+    pub(super) fn announce(&mut self) {
+        let arrived = self.backend.local().map(LocalQueue::take_arrived).unwrap_or_default();
+        for (queue, occurrences) in arrived {
+            self.post(queue);
+            self.arrivals.announce(self.shard.queue_name(queue), occurrences);
+        }
+    }
+
+    /// Tells what waits in the embedded queue.
+    pub(super) fn post(&mut self, queue: QueueNo) {
+        if let Some(local) = self.backend.local() {
+            self.arrivals.post(self.shard.queue_name(queue), self.number, local.waiting_by_lane(queue));
+        }
     }
 
     /// Runs ended: tenants that were passed over may have room.
