@@ -28,7 +28,7 @@ pub struct Attempt {
 }
 
 /// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum AttemptResult {
     /// The worker completed it.
     Succeeded,

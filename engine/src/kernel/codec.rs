@@ -3,7 +3,7 @@
 //! This is the only module that names bincode. The crate's next major release is a tombstone; a test reads our golden
 //! vectors with `wincode`, which is maintained and writes the same bytes, so that there is a way out.
 
-use bincode::{Decode, Encode, config};
+use bincode::{BorrowDecode, Decode, Encode, config};
 
 /// bincode counts a value at its size in memory, at most eight times its bytes here (a `u64` in one byte), and allocates
 /// what a length inside claims up to its limit. So the limit follows the bytes: nothing small asks for much.
@@ -41,6 +41,21 @@ pub(crate) fn decode<Body: Decode<()>>(bytes: &[u8]) -> Result<Body, Undecodable
         return Err(Undecodable(format!("{} bytes are left behind the record", bytes.len() - used)));
     }
     Ok(body)
+}
+
+/// Reads the value that `bytes` begin with, which may borrow from them, and says how many it took.
+///
+/// # Errors
+/// Bytes that begin with no such value, in bincode's words.
+pub(crate) fn decode_first<'a, Body: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(Body, usize), Undecodable> {
+    let decoded = if bytes.len() <= SMALL {
+        bincode::borrow_decode_from_slice(bytes, layout::<{ SMALL * 8 }>())
+    } else if bytes.len() <= MEDIUM {
+        bincode::borrow_decode_from_slice(bytes, layout::<{ MEDIUM * 8 }>())
+    } else {
+        bincode::borrow_decode_from_slice(bytes, layout::<{ LARGE * 8 }>())
+    };
+    decoded.map_err(|e| Undecodable(e.to_string()))
 }
 
 /// Bytes that are no record body.

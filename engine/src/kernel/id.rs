@@ -5,6 +5,7 @@
 
 use std::{fmt, str::FromStr};
 
+use bincode::{Decode, Encode};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -60,7 +61,7 @@ impl Slot {
 }
 
 /// What made an occurrence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Kind {
     /// The schedule's own rule.
     Regular,

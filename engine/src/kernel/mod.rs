@@ -8,6 +8,7 @@ pub mod engine_time;
 pub mod evidence;
 pub mod gate;
 pub mod id;
+pub mod image;
 pub mod lease;
 mod names;
 pub mod occurrence;

@@ -1,5 +1,7 @@
 //! One definite scheduled instant of one schedule version: its states, its lane, and what a queue is told of it.
 
+use bincode::{Decode, Encode};
+
 use super::{
     attempt::{Attempt, Death},
     evidence::HoldReason,
@@ -13,7 +15,7 @@ use super::{
 pub struct OccurrenceNo(pub u64);
 
 /// Which line of its queue an occurrence travels in. A retry keeps its lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Lane {
     /// No window; also manual triggers.
     Strict,
@@ -53,7 +55,7 @@ pub struct Stream {
 
 /// Where an entry stands in its stream: `<generation>-<counter>`. The generation grows each time a shard is opened,
 /// the counter grows a stream without holes, so ids order all that was ever sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct EntryId {
     /// The shard's generation that sent the entry.
     pub generation: u64,
@@ -68,7 +70,7 @@ impl std::fmt::Display for EntryId {
 }
 
 /// Where an occurrence stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum State {
     /// Materialised; the clock moves it on when it is available.
     Scheduled,
@@ -126,7 +128,7 @@ impl State {
 }
 
 /// Why an occurrence stands where it does, where its state alone does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum Reason {
     /// An update took its version's place.
     Superseded,

@@ -101,7 +101,7 @@ impl Effect {
 }
 
 /// Everything that a schedule's user decided about its occurrences; shared by the schedules that decided alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Policies {
     /// What becomes of missed instants.
     pub misfire: Misfire,

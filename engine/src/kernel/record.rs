@@ -416,6 +416,12 @@ pub enum InvalidRecord {
         /// Why.
         source: Undecodable,
     },
+    /// Bytes in a snapshot that are no image.
+    #[error("image in a snapshot: {source}")]
+    Image {
+        /// Why.
+        source: Undecodable,
+    },
 }
 
 /// Packs ascending numbers into runs.

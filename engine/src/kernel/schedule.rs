@@ -1,6 +1,8 @@
 //! A schedule describes the future: whose it is, where it goes, by which rule, under which policies; and what a call
 //! changed of it.
 
+use bincode::{Decode, Encode};
+
 use super::{
     calendar::{Basis, CronSpec, Gap, LocalFold},
     id::{Kind, OccurrenceId, ScheduleId},
@@ -206,7 +208,7 @@ pub struct InstantRange {
 }
 
 /// What became of a range of instants that never got an occurrence each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum RangeDisposition {
     /// The misfire policy did not admit them.
     Missed,

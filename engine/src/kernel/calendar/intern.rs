@@ -22,6 +22,12 @@ const MAX_PATTERNS: usize = 8_192;
 pub struct CronId(u32);
 
 impl CronId {
+    /// The number itself; see [`Calendar::hold_numbers`].
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
     const fn slot(self) -> usize {
         self.0 as usize
     }
@@ -38,6 +44,9 @@ pub struct Calendar {
     hasher: DefaultHashBuilder,
     /// The rules whose pattern is parsed, oldest first.
     parsed: VecDeque<u32>,
+    /// Numbers stay: rules without a use are forgotten later.
+    is_held: bool,
+    unused: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -81,6 +90,8 @@ impl Calendar {
             by_spec: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             parsed: VecDeque::new(),
+            is_held: false,
+            unused: Vec::new(),
         }
     }
 
@@ -145,6 +156,47 @@ impl Calendar {
         if interned.uses > 0 {
             return;
         }
+        if self.is_held {
+            self.unused.push(id.0);
+        } else {
+            self.forget(id);
+        }
+    }
+
+    /// One more use of a rule that is in use.
+    pub fn use_again(&mut self, id: CronId) {
+        self.interned_mut(id).uses += 1;
+    }
+
+    /// While they are held, a number means the rule that it meant then, whatever is released.
+    pub fn hold_numbers(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        if is_held {
+            return;
+        }
+        let mut unused = std::mem::take(&mut self.unused);
+        unused.sort_unstable();
+        unused.dedup();
+        for number in unused {
+            if self.interned(CronId(number)).uses == 0 {
+                self.forget(CronId(number));
+            }
+        }
+    }
+
+    /// Numbers are below this.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        u32::try_from(self.rules.len()).expect("fewer than 2^32 distinct rules")
+    }
+
+    /// The rule that has a number, if any has.
+    #[must_use]
+    pub fn spec_at(&self, number: u32) -> Option<&CronSpec> {
+        self.rules.get(number as usize)?.as_ref().map(|interned| &interned.spec)
+    }
+
+    fn forget(&mut self, id: CronId) {
         let hash = self.hasher.hash_one(spec_in(&self.rules, id.0));
         if let Ok(entry) = self.by_spec.find_entry(hash, |other| *other == id.0) {
             entry.remove();

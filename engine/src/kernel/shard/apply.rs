@@ -9,6 +9,7 @@ use crate::kernel::{
     occurrence::{EntryId, Lane, OccurrenceNo, State},
     record::{Enqueued, Lost, Materialized, Misfired, Record, numbers_of},
     schedule::RangeDisposition,
+    tenant::{QueueSettings, Revised, TenantSettings},
     time::UnixMs,
 };
 
@@ -58,17 +59,11 @@ impl Shard {
             }
             Record::TenantNamed(named) => {
                 self.check(self.tenants.number(&named.name).is_none(), || format!("tenant {:?} again", named.name))?;
-                let number = self.tenants.push(&named.name);
-                self.permits.tenant_named(self.tenants.name(number).expect("it was just named"));
-                self.settings.add_tenant();
+                self.name_tenant(&named.name, Revised::default());
             }
             Record::QueueNamed(named) => {
                 self.check(self.queues.number(&named.name).is_none(), || format!("queue {:?} again", named.name))?;
-                let number = self.queues.push(&named.name);
-                self.permits.queue_named(self.queues.name(number).expect("it was just named"));
-                self.settings.add_queue();
-                self.streams.extend([StreamMemory::default(); 3]);
-                self.entries.resize_with(self.streams.len(), Entries::default);
+                self.name_queue(&named.name, Revised::default(), [StreamMemory::default(); Lane::ALL.len()]);
             }
             Record::ScheduleCreated(created) => self.apply_created(created)?,
             Record::Canceled(canceled) => self.apply_canceled(canceled)?,
@@ -101,6 +96,27 @@ impl Shard {
             Record::LateResult(late) => self.apply_late_result(late)?,
         }
         Ok(())
+    }
+
+    /// Introduces the next tenant number.
+    pub(super) fn name_tenant(&mut self, name: &str, set: Revised<TenantSettings>) {
+        let number = self.tenants.push(name);
+        self.permits.tenant_named(self.tenants.name(number).expect("it was just named"));
+        self.settings.add_tenant(set);
+    }
+
+    /// Introduces the next queue number.
+    pub(super) fn name_queue(
+        &mut self,
+        name: &str,
+        set: Revised<QueueSettings>,
+        streams: [StreamMemory; Lane::ALL.len()],
+    ) {
+        let number = self.queues.push(name);
+        self.permits.queue_named(self.queues.name(number).expect("it was just named"));
+        self.settings.add_queue(set);
+        self.streams.extend(streams);
+        self.entries.resize_with(self.streams.len(), Entries::default);
     }
 
     pub(super) fn check(&self, holds: bool, what: impl FnOnce() -> String) -> Result<(), Inconsistent> {

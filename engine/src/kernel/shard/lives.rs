@@ -271,7 +271,7 @@ impl Shard {
 }
 
 /// Whether an occurrence of this state is under way. What waits for a person is not.
-const fn is_live(state: State, is_tracked: bool) -> bool {
+pub(super) const fn is_live(state: State, is_tracked: bool) -> bool {
     match state {
         State::Scheduled | State::Running | State::RetryWait => true,
         State::Enqueued => is_tracked,
@@ -280,7 +280,7 @@ const fn is_live(state: State, is_tracked: bool) -> bool {
 }
 
 /// Whether a queue follows an occurrence of this state, which has left the shard and has not ended.
-const fn is_unsettled(state: State) -> bool {
+pub(super) const fn is_unsettled(state: State) -> bool {
     match state {
         State::Enqueued | State::Running | State::RetryWait | State::Held => true,
         State::Scheduled | State::Succeeded | State::Dead | State::Missed | State::SkippedOverlap | State::Canceled => {

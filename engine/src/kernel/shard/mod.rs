@@ -39,6 +39,7 @@ mod runs;
 mod schedules;
 mod settings;
 mod shared;
+mod snapshot;
 mod turn;
 mod unclaimed;
 mod unsettled;
@@ -71,6 +72,10 @@ use runs::Runs;
 use schedules::{ScheduleRow, Schedules, Superseded};
 use settings::Settings;
 use shared::SharedPolicies;
+use snapshot::{
+    Restoring, Sweep,
+    cut::{CutMap, Fifo},
+};
 use unclaimed::Unclaimed;
 use unsettled::Entries;
 use workers::Workers;
@@ -191,19 +196,19 @@ pub struct Shard {
     schedules: Schedules,
     policies: SharedPolicies,
     /// Versions that another one took the place of and that occurrences in the table still name.
-    superseded: BTreeMap<(u32, u32), Superseded>,
+    superseded: CutMap<(u32, u32), Superseded>,
     /// Canceled schedules, the oldest first, and when that was.
-    tombstones: VecDeque<(u32, UnixMs)>,
+    tombstones: Fifo<(u32, UnixMs)>,
     /// A key whose schedule was forgotten begins above this version.
     version_floor: u32,
     /// Backfills that are not expanded to their end, in the order in which they were asked for.
-    backfills: BTreeMap<u64, BackfillJob>,
+    backfills: CutMap<u64, BackfillJob>,
     next_backfill: u64,
     answered: AnsweredRequests,
     occurrences: Occurrences,
     runs: Runs,
     workers: Workers,
-    ended: VecDeque<(OccurrenceNo, UnixMs)>,
+    ended: Fifo<(OccurrenceNo, UnixMs)>,
     /// How many occurrences are under way.
     live: usize,
     /// Whether an occurrence that had ended was ever dropped.
@@ -214,6 +219,10 @@ pub struct Shard {
     opened: Option<Opened>,
     log_time: UnixMs,
     lsn: Lsn,
+    /// A snapshot that is being read.
+    restoring: Option<Box<Restoring>>,
+    /// A snapshot that is being written.
+    sweep: Option<Box<Sweep>>,
     // What is derived.
     durable: Lsn,
     timers: Timers,
@@ -268,16 +277,16 @@ impl Shard {
             settings: Settings::default(),
             schedules: Schedules::default(),
             policies: SharedPolicies::default(),
-            superseded: BTreeMap::new(),
-            tombstones: VecDeque::new(),
+            superseded: CutMap::default(),
+            tombstones: Fifo::default(),
             version_floor: 0,
-            backfills: BTreeMap::new(),
+            backfills: CutMap::default(),
             next_backfill: 0,
             answered: AnsweredRequests::default(),
             occurrences: Occurrences::default(),
             runs: Runs::default(),
             workers: Workers::default(),
-            ended: VecDeque::new(),
+            ended: Fifo::default(),
             live: 0,
             has_forgotten: false,
             streams: Vec::new(),
@@ -285,6 +294,8 @@ impl Shard {
             opened: None,
             log_time: UnixMs::MIN,
             lsn: Lsn(0),
+            restoring: None,
+            sweep: None,
             durable: Lsn(0),
             outbox: Outbox::default(),
             due: Lines::default(),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::by_id::ById;
+use super::{by_id::ById, snapshot::cut::Cut};
 use crate::kernel::{
     id::{Kind, OccurrenceId},
     occurrence::{EntryId, Lane, OccurrenceNo, QueueNo, Reason, State, Stream},
@@ -11,6 +11,8 @@ use crate::kernel::{
 
 /// Rows a page: few enough that a straggler holds little, many enough that pages are cheap to find.
 const PAGE_ROWS: u64 = 1_024;
+/// Pages between the oldest row and the newest: 68 thousand million occurrences.
+const MAX_PAGES: u64 = 1 << 26;
 
 /// One occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +89,7 @@ struct Page {
 #[derive(Debug, Default)]
 pub(super) struct Occurrences {
     pages: VecDeque<Option<Page>>,
+    cut: Option<Cut<OccurrenceNo>>,
     /// The page number of `pages[0]`.
     first_page: u64,
     next: u64,
@@ -102,7 +105,7 @@ impl Occurrences {
         OccurrenceNo(self.next)
     }
 
-    #[cfg(test)]
+    /// How many there are.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -131,11 +134,16 @@ impl Occurrences {
     }
 
     pub(super) fn row(&self, number: OccurrenceNo) -> Option<&OccurrenceRow> {
-        let page = self.pages.get(self.page_index(number)?)?.as_ref()?;
-        page.rows.get((number.0 % PAGE_ROWS) as usize)?.as_ref()
+        row_in(&self.pages, self.first_page, number)
     }
 
     pub(super) fn row_mut(&mut self, number: OccurrenceNo) -> Option<&mut OccurrenceRow> {
+        self.keep(number);
+        self.row_in_place(number)
+    }
+
+    /// For what is in no image.
+    fn row_in_place(&mut self, number: OccurrenceNo) -> Option<&mut OccurrenceRow> {
         let index = self.page_index(number)?;
         let page = self.pages.get_mut(index)?.as_mut()?;
         page.rows.get_mut((number.0 % PAGE_ROWS) as usize)?.as_mut()
@@ -143,7 +151,7 @@ impl Occurrences {
 
     /// Gives an occurrence to another holder.
     pub(super) fn hold(&mut self, number: OccurrenceNo, holder: Holder) {
-        let Some(row) = self.row_mut(number) else { return };
+        let Some(row) = self.row_in_place(number) else { return };
         let (lane, before) = (row.lane as usize, std::mem::replace(&mut row.holder, holder));
         self.handed_over[lane] -= usize::from(before.is_queue());
         self.handed_over[lane] += usize::from(holder.is_queue());
@@ -156,6 +164,7 @@ impl Occurrences {
 
     /// Forgets a row; its page goes with the last one.
     pub(super) fn remove(&mut self, number: OccurrenceNo) -> Option<OccurrenceRow> {
+        self.keep(number);
         let index = self.page_index(number)?;
         let slot = self.pages.get_mut(index)?;
         let page = slot.as_mut()?;
@@ -183,6 +192,101 @@ impl Occurrences {
             rows.filter_map(move |(r, row)| Some((OccurrenceNo(first + r as u64), row.as_ref()?)))
         })
     }
+
+    pub(super) fn set_cut(&mut self, cut: Option<Cut<OccurrenceNo>>) {
+        self.cut = cut;
+    }
+
+    fn keep(&mut self, number: OccurrenceNo) {
+        if let Some(cut) = &mut self.cut {
+            cut.keep(number, row_in(&self.pages, self.first_page, number));
+        }
+    }
+
+    /// Appends the image of the next row of the cut; false at its end.
+    pub(super) fn sweep(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(cut) = &mut self.cut else { return false };
+        let from = OccurrenceNo(cut.reached().map_or(0, |reached| reached.0 + 1));
+        let live = first_from(&self.pages, self.first_page, from).filter(|(number, _)| cut.is_ahead(*number));
+        let is_more = cut.sweep(live, out);
+        if !is_more {
+            self.cut = None;
+        }
+        is_more
+    }
+
+    /// Puts a row back under the number that it had; false if that does not follow the one before.
+    pub(super) fn restore(&mut self, number: OccurrenceNo, row: OccurrenceRow) -> bool {
+        if number.0 < self.next || self.number(row.id).is_some() || !self.skip_to(number) {
+            return false;
+        }
+        self.push(row);
+        true
+    }
+
+    /// Numbers up to this were given to occurrences that are forgotten; false if it is out of reach.
+    pub(super) fn skip_to(&mut self, number: OccurrenceNo) -> bool {
+        let page = number.0 / PAGE_ROWS;
+        let is_first = self.pages.is_empty();
+        if is_first {
+            self.first_page = page;
+        }
+        let pages = page.checked_sub(self.first_page).filter(|pages| *pages <= MAX_PAGES);
+        let (Some(pages), true) = (pages.and_then(|pages| usize::try_from(pages).ok()), number.0 >= self.next) else {
+            return false;
+        };
+        // The page that was being filled ends here, and goes if nothing is in it.
+        if self.pages.len() <= pages && !is_first {
+            self.close_page();
+        }
+        while self.pages.len() < pages {
+            self.pages.push_back(None);
+        }
+        let place = usize::try_from(number.0 % PAGE_ROWS).expect("a page is small");
+        if self.pages.len() == pages && place > 0 {
+            self.pages.push_back(Some(Page { rows: Vec::with_capacity(PAGE_ROWS as usize), live: 0 }));
+        }
+        if self.pages.len() > pages
+            && let Some(Some(page)) = self.pages.back_mut()
+        {
+            page.rows.resize_with(place, || None);
+        }
+        self.next = number.0;
+        true
+    }
+
+    fn close_page(&mut self) {
+        if let Some(last) = self.pages.back_mut()
+            && let Some(page) = last
+        {
+            page.rows.resize_with(PAGE_ROWS as usize, || None);
+            if page.live == 0 {
+                *last = None;
+            }
+        }
+    }
+}
+
+fn row_in(pages: &VecDeque<Option<Page>>, first_page: u64, number: OccurrenceNo) -> Option<&OccurrenceRow> {
+    let index = usize::try_from((number.0 / PAGE_ROWS).checked_sub(first_page)?).ok()?;
+    pages.get(index)?.as_ref()?.rows.get((number.0 % PAGE_ROWS) as usize)?.as_ref()
+}
+
+/// The first row from a number on.
+fn first_from(
+    pages: &VecDeque<Option<Page>>,
+    first_page: u64,
+    from: OccurrenceNo,
+) -> Option<(OccurrenceNo, &OccurrenceRow)> {
+    let skipped = (from.0 / PAGE_ROWS).saturating_sub(first_page);
+    for (page, number) in pages.iter().skip(usize::try_from(skipped).ok()?).zip(first_page + skipped..) {
+        let place = from.0.saturating_sub(number * PAGE_ROWS);
+        let rows = page.as_ref().and_then(|page| page.rows.get(usize::try_from(place).ok()?..)).unwrap_or_default();
+        if let Some((row, behind)) = rows.iter().zip(0_u64..).find_map(|(row, behind)| Some((row.as_ref()?, behind))) {
+            return Some((OccurrenceNo(number * PAGE_ROWS + place + behind), row));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ impl Shard {
     /// # Errors
     /// Bytes that are no record, or a record that does not fit those before it.
     pub fn replay(&mut self, kind: u8, body: &[u8]) -> Result<(), ReplayError> {
+        if self.is_restoring() {
+            return Err(super::Inconsistent::new(self.lsn, "a record before the snapshot's end").into());
+        }
         let record = Record::decode(kind, body)?;
         if let Record::Opened(opened) = &record
             && opened.generation >= GENERATIONS

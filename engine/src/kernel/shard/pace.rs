@@ -13,6 +13,7 @@ use super::{Shard, occurrences::OccurrenceRow};
 use crate::kernel::{
     calendar::Interval,
     id::Kind,
+    image::PlanImage,
     occurrence::{OccurrenceNo, State},
     record::RuleBody,
     time::UnixMs,
@@ -40,6 +41,17 @@ impl Pace {
     /// As the log keeps it.
     pub(super) const fn body(&self) -> RuleBody {
         RuleBody::After { every_ms: self.grid.every_ms(), anchor_ms: self.anchor.0, from_start: self.from_start }
+    }
+
+    /// As a snapshot keeps it.
+    pub(super) const fn image(&self) -> PlanImage {
+        PlanImage::Paced { body: self.body(), from_ms: self.grid.anchor().0, is_open: self.is_open }
+    }
+
+    /// Goes on as a snapshot says.
+    pub(super) fn restore(&mut self, from: UnixMs, is_open: bool) {
+        self.count_from(from);
+        self.is_open = is_open;
     }
 
     /// The first instant after `after`, if it is known: `every` after what is counted from. Only where that is over

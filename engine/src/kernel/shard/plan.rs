@@ -3,6 +3,7 @@
 use super::pace::Pace;
 use crate::kernel::{
     calendar::{Calendar, CalendarError, CronId, CronSpec, DayMatch, FoldChoice, Gap, Interval},
+    image::PlanImage,
     record::{LocalBody, RuleBody},
     time::UnixMs,
 };
@@ -39,14 +40,8 @@ impl Plan {
         calendar: &mut Calendar,
     ) -> Self {
         let rule = match body {
-            RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } => {
-                let id = calendar.intern_stored(&CronSpec {
-                    expr: expr.clone(),
-                    zone: zone.clone(),
-                    fold: if *fold_both { FoldChoice::Both } else { FoldChoice::Once },
-                    gap: if *gap_shift { Gap::Shift } else { Gap::Skip },
-                    day_match: if *day_and { DayMatch::And } else { DayMatch::Or },
-                });
+            RuleBody::Cron { .. } => {
+                let id = intern(body, calendar).expect("it is a cron rule");
                 PlanRule::Cron { id, error: calendar.error(id).cloned().map(Box::new) }
             }
             RuleBody::Every { every_ms, anchor_ms } => {
@@ -76,20 +71,36 @@ impl Plan {
     /// The rule as the log keeps it.
     pub(super) fn body(&self, calendar: &Calendar) -> RuleBody {
         match &self.rule {
-            PlanRule::Cron { id, .. } => {
-                let spec = calendar.spec(*id);
-                RuleBody::Cron {
-                    expr: spec.expr.clone(),
-                    zone: spec.zone.clone(),
-                    fold_both: spec.fold == FoldChoice::Both,
-                    gap_shift: spec.gap == Gap::Shift,
-                    day_and: spec.day_match == DayMatch::And,
-                }
-            }
+            PlanRule::Cron { id, .. } => cron_body(calendar.spec(*id)),
             PlanRule::Every(grid) => RuleBody::Every { every_ms: grid.every_ms(), anchor_ms: grid.anchor().0 },
             PlanRule::Paced(pace) => pace.body(),
             PlanRule::At { at, local } => RuleBody::At { at_ms: at.0, local: local.as_deref().cloned() },
         }
+    }
+
+    /// As a snapshot keeps it; a rule that is shared, by its number in the calendar.
+    pub(super) fn image(&self) -> PlanImage {
+        match &self.rule {
+            PlanRule::Cron { id, .. } => PlanImage::Shared(id.number()),
+            PlanRule::Every(grid) => {
+                PlanImage::Own(RuleBody::Every { every_ms: grid.every_ms(), anchor_ms: grid.anchor().0 })
+            }
+            PlanRule::Paced(pace) => pace.image(),
+            PlanRule::At { at, local } => {
+                PlanImage::Own(RuleBody::At { at_ms: at.0, local: local.as_deref().cloned() })
+            }
+        }
+    }
+
+    /// One more use of a rule that another plan has.
+    pub(super) fn shared(
+        id: CronId,
+        start_at: Option<UnixMs>,
+        end_at: Option<UnixMs>,
+        calendar: &mut Calendar,
+    ) -> Self {
+        calendar.use_again(id);
+        Self { rule: PlanRule::Cron { id, error: calendar.error(id).cloned().map(Box::new) }, start_at, end_at }
     }
 
     pub(super) const fn bounds(&self) -> (Option<UnixMs>, Option<UnixMs>) {
@@ -183,4 +194,27 @@ impl Plan {
         let through = self.end_at.map_or(through, |end| through.min(end.minus(1)));
         (after < through).then_some((after, through))
     }
+}
+
+/// A cron rule as the log keeps it.
+pub(super) fn cron_body(spec: &CronSpec) -> RuleBody {
+    RuleBody::Cron {
+        expr: spec.expr.clone(),
+        zone: spec.zone.clone(),
+        fold_both: spec.fold == FoldChoice::Both,
+        gap_shift: spec.gap == Gap::Shift,
+        day_and: spec.day_match == DayMatch::And,
+    }
+}
+
+/// One use of a cron rule's number in the calendar; `None` for a rule of another kind.
+pub(super) fn intern(body: &RuleBody, calendar: &mut Calendar) -> Option<CronId> {
+    let RuleBody::Cron { expr, zone, fold_both, gap_shift, day_and } = body else { return None };
+    Some(calendar.intern_stored(&CronSpec {
+        expr: expr.clone(),
+        zone: zone.clone(),
+        fold: if *fold_both { FoldChoice::Both } else { FoldChoice::Once },
+        gap: if *gap_shift { Gap::Shift } else { Gap::Skip },
+        day_match: if *day_and { DayMatch::And } else { DayMatch::Or },
+    }))
 }

@@ -1,11 +1,12 @@
 //! Occurrences that users ask for beside a schedule's own instants: manual triggers and backfills.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use super::{CommandError, Shard, Target, Turn, Urgency, plan::Plan};
+use super::{CommandError, Shard, Target, Turn, Urgency, plan::Plan, snapshot::cut::Fifo};
 use crate::kernel::{
     gate::Lsn,
     id::{Kind, OccurrenceId, ScheduleId},
+    image::AnswerImage,
     occurrence::OccurrenceNo,
     record::{BackfillExpanded, BackfillRequested, Record},
     refusal::{Refusal, RefusalCode},
@@ -68,7 +69,25 @@ pub(super) enum Answered {
 }
 
 impl Answered {
-    const fn kind(self) -> Kind {
+    pub(super) const fn image(self, base: UnixMs) -> AnswerImage {
+        match self {
+            Self::Triggered(id) => AnswerImage::Triggered(id.0),
+            Self::Backfilled { occurrences, from, to } => {
+                AnswerImage::Backfilled { occurrences, from: from.since(base), to: to.since(base) }
+            }
+        }
+    }
+
+    pub(super) const fn of(image: AnswerImage, base: UnixMs) -> Self {
+        match image {
+            AnswerImage::Triggered(id) => Self::Triggered(OccurrenceId(id)),
+            AnswerImage::Backfilled { occurrences, from, to } => {
+                Self::Backfilled { occurrences, from: base.plus(from), to: base.plus(to) }
+            }
+        }
+    }
+
+    pub(super) const fn kind(self) -> Kind {
         match self {
             Self::Triggered(_) => Kind::Manual,
             Self::Backfilled { .. } => Kind::Backfill,
@@ -76,32 +95,44 @@ impl Answered {
     }
 }
 
-type RequestKey = (ScheduleId, Kind, Vec<u8>);
+pub(super) type RequestKey = (ScheduleId, Kind, Vec<u8>);
 
 /// What keyed requests were answered in the last day.
 #[derive(Debug, Default)]
 pub(super) struct AnsweredRequests {
     by_key: BTreeMap<RequestKey, (Answered, UnixMs)>,
-    by_age: VecDeque<(UnixMs, RequestKey)>,
+    by_age: Fifo<(UnixMs, RequestKey, Answered)>,
 }
 
 impl AnsweredRequests {
     pub(super) fn remember(&mut self, id: ScheduleId, key: &[u8], answer: Answered, now: UnixMs) {
         // Two for each one that comes: it never holds more than a day's and what came at once.
         for _ in 0..2 {
-            let is_old = |(at, _): &&(UnixMs, RequestKey)| now.since(*at) >= REMEMBER_MS;
-            if self.by_age.front().filter(is_old).is_none() {
+            if self.by_age.front().is_none_or(|(at, ..)| now.since(*at) < REMEMBER_MS) {
                 break;
             }
-            if let Some((at, key)) = self.by_age.pop_front()
+            if let Some((at, key, _)) = self.by_age.pop_front()
                 && self.by_key.get(&key).is_some_and(|(_, known_at)| *known_at == at)
             {
                 self.by_key.remove(&key);
             }
         }
-        let key = (id, answer.kind(), key.to_vec());
-        self.by_age.push_back((now, key.clone()));
-        self.by_key.insert(key, (answer, now));
+        self.restore(now, (id, answer.kind(), key.to_vec()), answer);
+    }
+
+    /// Puts an answer behind the others.
+    pub(super) fn restore(&mut self, at: UnixMs, key: RequestKey, answer: Answered) {
+        self.by_age.push_back((at, key.clone(), answer));
+        self.by_key.insert(key, (answer, at));
+    }
+
+    pub(super) fn set_cut(&mut self, is_cut: bool) {
+        self.by_age.set_cut(is_cut);
+    }
+
+    /// The next answer of the cut, the oldest first.
+    pub(super) fn sweep(&mut self) -> Option<(UnixMs, RequestKey, Answered)> {
+        self.by_age.sweep()
     }
 
     fn answer(&self, id: ScheduleId, kind: Kind, key: &[u8], now: UnixMs) -> Option<Answered> {

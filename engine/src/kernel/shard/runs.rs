@@ -5,7 +5,11 @@ use std::{
     ops::Bound,
 };
 
-use super::{people::PilePlace, unsettled::Unsettled};
+use super::{
+    people::PilePlace,
+    snapshot::cut::{Cut, CutMap},
+    unsettled::Unsettled,
+};
 use crate::kernel::{
     attempt::{Attempt, AttemptResult, Resolution},
     evidence::HoldReason,
@@ -99,7 +103,7 @@ impl Run {
 /// All runs, and what must be found among occurrences that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    by_number: BTreeMap<OccurrenceNo, Run>,
+    by_number: CutMap<OccurrenceNo, Run>,
     /// By schedule: what a queue follows and has not ended (ENQUEUED, RUNNING, RETRY_WAIT, HELD).
     unsettled: Unsettled,
     /// By tenant: what is DEAD, and since when.
@@ -121,7 +125,25 @@ impl Runs {
 
     /// The run of an occurrence, from now on if there was none.
     pub(super) fn entry(&mut self, number: OccurrenceNo) -> &mut Run {
-        self.by_number.entry(number).or_default()
+        self.by_number.or_default(number)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(super) fn set_cut(&mut self, cut: Option<Cut<OccurrenceNo>>) {
+        self.by_number.set_cut(cut);
+    }
+
+    /// Appends the image of the next run of the cut; false at its end.
+    pub(super) fn sweep(&mut self, out: &mut Vec<u8>) -> bool {
+        self.by_number.sweep(out)
+    }
+
+    /// Puts a run back; false if there is one already.
+    pub(super) fn restore(&mut self, number: OccurrenceNo, run: Run) -> bool {
+        self.by_number.insert(number, run).is_none()
     }
 
     /// How many attempts an occurrence had.
@@ -166,7 +188,7 @@ impl Runs {
 
     /// An occurrence died, or lives again.
     pub(super) fn set_dead(&mut self, tenant: u32, number: OccurrenceNo, at: Option<UnixMs>) {
-        let run = self.by_number.entry(number).or_default();
+        let run = self.by_number.or_default(number);
         let before = std::mem::replace(&mut run.died_at, at);
         let dead = self.dead.entry(tenant).or_default();
         if let Some(before) = before {

@@ -4,7 +4,7 @@ use std::{hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::plan::Plan;
+use super::{plan::Plan, snapshot::cut::Cut};
 use crate::kernel::{
     gate::Lsn,
     id::ScheduleId,
@@ -109,6 +109,7 @@ impl ScheduleRow {
 #[derive(Debug, Default)]
 pub(super) struct Schedules {
     rows: Vec<Option<ScheduleRow>>,
+    cut: Option<Cut<u32>>,
     free: Vec<u32>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -149,6 +150,7 @@ impl Schedules {
         self.by_state[row.counted.place()] += 1;
         self.count_tenant(row.tenant, counts(row.counted));
         let number = if let Some(free) = self.free.pop() {
+            self.keep(free);
             self.rows[free as usize] = Some(row);
             free
         } else {
@@ -161,8 +163,69 @@ impl Schedules {
         number
     }
 
+    /// Puts a row back under the number that it had, behind the others; false if that or its id is taken.
+    pub(super) fn restore(&mut self, number: u32, row: ScheduleRow) -> bool {
+        let fits = number >= self.end() && self.number(row.id).is_none();
+        if fits {
+            self.rows.resize_with(number as usize, || None);
+            self.push(row);
+        }
+        fits
+    }
+
+    /// Numbers are free behind the last row too; false if a number is not vacant.
+    pub(super) fn restore_free(&mut self, free: Vec<u32>) -> bool {
+        let vacant = self.rows.iter().filter(|row| row.is_none()).count();
+        let end = self.rows.len() - vacant + free.len();
+        let mut is_free = vec![false; end];
+        for number in &free {
+            match is_free.get_mut(*number as usize) {
+                Some(free) if !*free && self.row(*number).is_none() => *free = true,
+                _ => return false,
+            }
+        }
+        self.rows.resize_with(end, || None);
+        self.free = free;
+        true
+    }
+
+    /// Numbers of no schedule, the one that is used next last.
+    pub(super) fn free(&self) -> &[u32] {
+        &self.free
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len() - self.free.len()
+    }
+
+    pub(super) fn set_cut(&mut self, cut: Option<Cut<u32>>) {
+        self.cut = cut;
+    }
+
+    fn keep(&mut self, number: u32) {
+        if let Some(cut) = &mut self.cut {
+            cut.keep(number, self.rows.get(number as usize).and_then(Option::as_ref));
+        }
+    }
+
+    /// Appends the image of the next row of the cut; false at its end.
+    pub(super) fn sweep(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(cut) = &mut self.cut else { return false };
+        let from = cut.reached().map_or(0, |reached| reached as usize + 1);
+        let rows = self.rows.get(from..).unwrap_or_default().iter().enumerate();
+        let live = rows.filter_map(|(behind, row)| Some((u32::try_from(from + behind).ok()?, row.as_ref()?))).next();
+        let live = live.filter(|(number, _)| cut.is_ahead(*number));
+        let is_more = cut.sweep(live, out);
+        if !is_more {
+            self.cut = None;
+        }
+        is_more
+    }
+
     /// Drops a row: its id is unknown from now on, its number free.
     pub(super) fn remove(&mut self, number: u32) -> Option<ScheduleRow> {
+        self.keep(number);
         let row = self.rows.get_mut(number as usize)?.take()?;
         self.by_state[row.counted.place()] -= 1;
         self.count_tenant(row.tenant, -counts(row.counted));
@@ -178,6 +241,7 @@ impl Schedules {
     }
 
     pub(super) fn row_mut(&mut self, number: u32) -> Option<&mut ScheduleRow> {
+        self.keep(number);
         self.rows.get_mut(number as usize)?.as_mut()
     }
 

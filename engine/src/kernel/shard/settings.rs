@@ -16,12 +16,22 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn add_tenant(&mut self) {
-        self.tenants.push(Revised::default());
+    pub(super) fn add_tenant(&mut self, set: Revised<TenantSettings>) {
+        self.tenants.push(set);
     }
 
-    pub(super) fn add_queue(&mut self) {
-        self.queues.push(Revised::default());
+    pub(super) fn add_queue(&mut self, set: Revised<QueueSettings>) {
+        self.queues.push(set);
+    }
+
+    /// By number.
+    pub(super) fn tenants(&self) -> &[Revised<TenantSettings>] {
+        &self.tenants
+    }
+
+    /// By number.
+    pub(super) fn queues(&self) -> &[Revised<QueueSettings>] {
+        &self.queues
     }
 
     /// How many turns of the round robin the tenant's turn counts for.

@@ -75,6 +75,12 @@ pub(super) struct Entries {
 }
 
 impl Entries {
+    /// From entries in any order.
+    pub(super) fn of(mut entries: Vec<(EntryId, OccurrenceNo)>) -> Self {
+        entries.sort_unstable();
+        Self { entries: entries.into(), sweep_at: 0 }
+    }
+
     /// An entry was accepted.
     pub(super) fn push(&mut self, entry: EntryId, number: OccurrenceNo) {
         let behind = self.entries.iter().rev().take_while(|(other, _)| *other > entry).count();

@@ -32,6 +32,21 @@ impl Workers {
         }
     }
 
+    /// The number of the first name that is kept.
+    pub(super) const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The names that are kept, in the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.names.iter()
+    }
+
+    /// Numbers go on from here, where no name is known yet.
+    pub(super) const fn begin_at(&mut self, first: u64) {
+        self.first = first;
+    }
+
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.by_name.get(name).copied()
     }

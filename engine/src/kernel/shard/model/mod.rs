@@ -13,6 +13,7 @@ mod permits;
 mod queue;
 mod runs;
 mod script;
+mod snapshots;
 mod timeline;
 mod workers;
 mod world;
@@ -45,6 +46,7 @@ pub fn run_kernel(script: &[u8], zones: &Arc<ZoneSet>) {
     world.settle();
     check::derived_state(&world);
     check::replay(&world);
+    snapshots::at_the_end(&mut world);
     check::dispositions(&world);
     chronicle::agrees(&world);
     pace::explained(&world);

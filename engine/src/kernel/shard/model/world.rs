@@ -10,6 +10,7 @@ use super::{
     permits::Scripted,
     queue::{ModelQueue, Said, Sent},
     script::Script,
+    snapshots::Snapshots,
     workers::Lease,
 };
 use crate::kernel::{
@@ -67,6 +68,7 @@ pub(super) struct World {
     /// Every lease that a worker was granted, in the order of the claims.
     pub(super) leases: Vec<Lease>,
     pub(super) boottime_ms: i64,
+    snapshots: Snapshots,
     time: EngineTime,
     wall: UnixMs,
     memory: Vec<(Stream, StreamMemory)>,
@@ -101,6 +103,7 @@ impl World {
             called_off: BTreeSet::new(),
             sent_again_since: BTreeMap::new(),
             leases: Vec::new(),
+            snapshots: Snapshots::default(),
             time: EngineTime::new(UnixMs(0), None, Reading { wall, boottime_ms: 0 }),
             wall,
             boottime_ms: 0,
@@ -116,7 +119,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 61 {
+        match script.byte() % 66 {
             0..=8 => self.pass(script.span_ms()),
             9..=11 => self.create(script),
             12 | 13 => self.cancel(script),
@@ -138,6 +141,7 @@ impl World {
             36..=38 => self.request(script),
             39 => self.create_again(script),
             59 => self.set_weight(script),
+            61..=64 => self.snapshots.step(&mut self.shard, script),
             30 => self.wall = self.wall.plus(script.span_ms() - script.span_ms()),
             _ => self.crash(script),
         }
@@ -468,7 +472,11 @@ impl World {
         self.effects.clear();
         self.queue.crash(!self.config.is_embedded, script);
         self.pass(script.span_ms());
-        self.shard = check::replayed(self).with_permits(Box::new(self.permits.afresh()));
+        self.snapshots.crash(self.shard.durable);
+        let replayed = check::replayed(self);
+        let restored = self.snapshots.restored(self);
+        let shard = restored.inspect(|restored| check::same(&replayed, restored)).unwrap_or(replayed);
+        self.shard = shard.with_permits(Box::new(self.permits.afresh()));
         check::promises(self);
         self.open(script);
     }
