@@ -16,7 +16,7 @@ use crate::identity::Identity;
 use crate::lsn::Lsn;
 use crate::name::{Layout, Name};
 use crate::read::{SegmentSummary, Survey, foreign, read_behind, read_identity, survey};
-use crate::recover::{copy_prefix, quarantine, remove_temporary, write_identity};
+use crate::recover::{copy_prefix, move_snapshot_away, quarantine, remove_temporary, write_identity};
 use crate::scan::{Behind, Entry, look_behind, walk};
 use crate::segment::SegmentHeader;
 use crate::snapshot::{Replay, load, snapshots};
@@ -173,12 +173,7 @@ impl Act<'_> {
     /// Moves snapshots to the quarantine, the newest last: they hold records that the log is about to give up.
     fn give_up_snapshots(&self, ends: impl Iterator<Item = Lsn>, repair: &mut Repair) -> Result<(), OpenError> {
         for at in ends {
-            let path = self.layout.snapshot(at);
-            let copy = self.layout.quarantine.join(path.file_name().unwrap_or_default());
-            self.fs.rename(&path, &copy).map_err(OpenError::io("moved", &path))?;
-            for dir in [&self.layout.quarantine, &self.layout.snap] {
-                self.fs.sync_dir(dir).map_err(OpenError::io("synced", dir))?;
-            }
+            let copy = move_snapshot_away(self.fs, self.layout, &self.layout.snapshot(at))?;
             let (first, last) = repair.given_up.unwrap_or((repair.kept.next(), at));
             repair.given_up = Some((first.min(repair.kept.next()), last.max(at)));
             repair.quarantined.push(copy);

@@ -372,3 +372,35 @@ fn a_repair_keeps_what_is_before_the_damage_or_touches_nothing() {
     println!("{unharmed} unharmed, {repaired} repaired, {beyond} beyond repair");
     assert!(repaired > 10 && unharmed > 0);
 }
+
+/// A damaged snapshot that counted as kept would let the good one go, and the records behind it.
+#[test]
+fn a_damaged_snapshot_is_moved_away_and_is_not_one_of_the_two_that_are_kept() {
+    let (fs, _) = world(3);
+    let path = layout().snapshot(Lsn(81));
+    fs.overwrite(&path, b"nothing").unwrap();
+    let image = fs.restart();
+    let mut world = World::open(&image).unwrap();
+    assert_eq!(image.read(&layout().quarantine.join(path.file_name().unwrap())).unwrap(), b"nothing");
+    world.commit(3).unwrap();
+    world.snapshot(&mut Rng::new(1)).unwrap();
+    let newest = layout().snapshot(Lsn(world.durable()));
+    image.overwrite(&newest, b"nothing").unwrap();
+    let again = check(&image.restart(), world.durable(), world.durable(), &|| "the newest as well".to_owned());
+    assert_eq!(again.recovered.snapshot, Some(Lsn(54)));
+}
+
+#[test]
+fn a_repair_of_a_log_that_lost_what_its_snapshot_has_seen_goes_back_to_the_one_before() {
+    let (fs, mut world) = world(2);
+    let image = fs.restart();
+    world.commit(3).unwrap();
+    world.snapshot(&mut Rng::new(1)).unwrap();
+    let newest = layout().snapshot(Lsn(world.durable()));
+    image.overwrite(&newest, &fs.read(&newest).unwrap()).unwrap();
+    let repaired = repair(&image, std::path::Path::new(super::world::ROOT)).unwrap();
+    assert_eq!(repaired.given_up, Some((Lsn(57), Lsn(59))));
+    assert_eq!(repaired.quarantined.len(), 1);
+    let again = World::open(&image).unwrap();
+    assert_eq!((again.recovered.snapshot, again.durable()), (Some(Lsn(54)), 56));
+}
