@@ -71,7 +71,7 @@ fn a_damaged_newest_snapshot_is_passed_over_and_nothing_is_missing() {
         damaged.overwrite(&path, &flipped).unwrap();
         let again = check(&damaged, world.durable(), world.durable(), &|| format!("bit {bit}"));
         assert_eq!(again.recovered.snapshot, Some(Lsn(54)));
-        assert_eq!(again.recovered.damaged_snapshots, [path.clone()]);
+        assert_eq!(again.recovered.damaged_snapshots, std::slice::from_ref(&path));
     }
     for length in [0, 10, 64, bytes.len() - 1] {
         let damaged = fs.restart();
