@@ -49,6 +49,7 @@ pub(crate) struct Claimant {
     pub(crate) worker: Arc<str>,
     pub(crate) lease_ms: u64,
     pub(crate) is_in_process: bool,
+    pub(crate) claim_id: Option<Arc<str>>,
 }
 
 /// What the embedded queue had for a worker.
@@ -66,6 +67,13 @@ pub(crate) enum RunAsk {
         max: usize,
         claimant: Claimant,
         reply: ReplyTo<Served>,
+    },
+    /// What a claim under this id was granted before and still has leases on.
+    ClaimedBefore {
+        queue: Arc<str>,
+        worker: Arc<str>,
+        claim_id: Arc<str>,
+        reply: ReplyTo<Vec<ClaimedRun>>,
     },
     ClaimOne {
         id: OccurrenceId,

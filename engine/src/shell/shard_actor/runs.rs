@@ -26,6 +26,12 @@ impl ShardActor {
     pub(super) fn ask_run(&mut self, ask: RunAsk) {
         match ask {
             RunAsk::ClaimNext { queue, max, claimant, reply } => self.claim_next(&queue, max, &claimant, reply),
+            RunAsk::ClaimedBefore { queue, worker, claim_id, reply } => {
+                // Nothing is written, and a lease that stands is answered on a full disk too.
+                let (granted, lsn) = self.decide(|shard, _, _| shard.claimed_before(&queue, &worker, &claim_id));
+                let runs = granted.into_iter().map(|granted| claimed(&self.shard, granted)).collect();
+                self.answer(reply, lsn, runs);
+            }
             RunAsk::ClaimOne { id, schedule, queue, claimant, reply } => {
                 self.hear();
                 let Some(number) = self.shard.occurrence_number(id, schedule) else {
@@ -165,7 +171,12 @@ impl ShardActor {
 }
 
 fn claiming(claimant: &Claimant) -> Claiming<'_> {
-    Claiming { worker: &claimant.worker, lease_ms: claimant.lease_ms, is_in_process: claimant.is_in_process }
+    Claiming {
+        worker: &claimant.worker,
+        lease_ms: claimant.lease_ms,
+        is_in_process: claimant.is_in_process,
+        claim_id: claimant.claim_id.as_deref(),
+    }
 }
 
 fn claimed(shard: &Shard, granted: Granted) -> ClaimedRun {
