@@ -28,7 +28,7 @@ pub use crate::{
         attempt::{FailureClass, Resolution},
         shard::{Beat, Decided, FailedRun, LEASE_MS_AT_MOST, Outcome, Pile, RESULT_REF_BYTES, ReviewRefusal, Speaking},
     },
-    shell::run_ask::ClaimedRun,
+    shell::run_ask::{CLAIM_BYTES, ClaimedRun},
 };
 
 /// A claim waits at most this long for work.
@@ -96,7 +96,7 @@ impl Engine {
 
     /// Claims from the embedded queue: strict, flexible, caught up, each lane that waits at least a tenth, tenants in
     /// turn. The leases are durable when this returns; empty where there was no work. One answer comes from one shard,
-    /// so it may hold fewer runs than wait.
+    /// so it may hold fewer runs than wait; and its payloads have [`CLAIM_BYTES`] at most.
     ///
     /// # Errors
     /// [`CallError::NoLocalQueue`] on an engine that delivers to Redis, a [`Refusal`], or see [`CallError`].

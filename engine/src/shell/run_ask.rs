@@ -14,6 +14,9 @@ use crate::kernel::{
     time::UnixMs,
 };
 
+/// The runs of one claim have at most so many bytes of payload; what is behind them is left for the next claim.
+pub const CLAIM_BYTES: usize = 8 << 20;
+
 /// An attempt that a worker was granted: its lease runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedRun {

@@ -7,7 +7,7 @@ use countwheel::{
     builder::SyncPolicy,
     engine::{
         Claim, ClaimedRun, Quotas, TenantSettings,
-        runs::{Decided, FailedRun, FailureClass, Pile, Resolution, Speaking},
+        runs::{CLAIM_BYTES, Decided, FailedRun, FailureClass, Pile, Resolution, Speaking},
     },
     error::{CallError, RunError},
     kernel::{
@@ -270,6 +270,22 @@ async fn a_claim_that_is_repeated_under_its_id_gets_the_same_runs() {
     rig.pass(60_000);
     let later = rig.engine.claim(QUEUE, &one).await.unwrap();
     assert!(later.iter().all(|run| !first.contains(run)), "the leases are over");
+    rig.engine.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claims_answer_has_a_limit_in_bytes_and_the_next_gets_the_rest() {
+    let rig = Rig::new().await;
+    let payload = vec![7; 64 << 10];
+    for ms in 1_000..1_600 {
+        rig.engine.create(at(ms).payload(payload.clone())).await.unwrap();
+    }
+    rig.pass(2_000);
+    let mut sizes = Vec::new();
+    while sizes.iter().sum::<usize>() < 600 * payload.len() {
+        sizes.push(rig.claim(1_000).await.iter().map(|run| run.payload.len()).sum());
+    }
+    assert!(sizes.iter().all(|bytes| *bytes <= CLAIM_BYTES) && sizes.len() >= 5, "{sizes:?}");
     rig.engine.stop().await.unwrap();
 }
 

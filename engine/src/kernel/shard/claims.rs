@@ -145,6 +145,12 @@ impl Shard {
         self.occurrences.row(number).is_some_and(|row| row.state == State::Enqueued)
     }
 
+    /// How long the payload of an occurrence is; 0 where there is none.
+    #[must_use]
+    pub fn payload_bytes(&self, number: OccurrenceNo) -> usize {
+        self.occurrences.row(number).map_or(0, |row| self.payload_of(row).len())
+    }
+
     /// How much more a tenant may do than one of weight 1.
     #[must_use]
     pub fn weight(&self, tenant: u32) -> u32 {

@@ -9,18 +9,21 @@ use crate::{
         gate::Lsn,
         id::OccurrenceId,
         occurrence::{OccurrenceNo, QueueNo},
+        resolve::PAYLOAD_LIMIT,
         shard::{ClaimRefusal, Claiming, Granted, RunError, Shard, Speaking, Turn},
         time::UnixMs,
     },
     shell::{
         ask::ReplyTo,
         local_queue::{LocalQueue, Tenants},
-        run_ask::{Claimant, ClaimedRun, RunAsk, Served},
+        run_ask::{CLAIM_BYTES, Claimant, ClaimedRun, RunAsk, Served},
     },
 };
 
 /// A claim looks at no more occurrences than so many times what it may get, when none of them may run.
 const ROUNDS: usize = 4;
+/// What a claim takes has no more payload than this before its last run, so that an answer has [`CLAIM_BYTES`] at most.
+const BYTES_BEFORE_LAST: usize = CLAIM_BYTES - PAYLOAD_LIMIT;
 
 impl ShardActor {
     pub(super) fn ask_run(&mut self, ask: RunAsk) {
@@ -113,20 +116,22 @@ impl ShardActor {
             drop(reply.send(Err(trouble)));
             return;
         }
-        let (mut served, mut rests_on) = (Served::default(), Lsn(0));
+        let (mut served, mut bytes, mut rests_on) = (Served::default(), 0_usize, Lsn(0));
         let number = self.shard.queue_number(queue);
         for _ in 0..ROUNDS {
             let Some((local, number)) = self.backend.local().zip(number) else { break };
-            let taken = local.take(number, max - served.runs.len(), &ShardTenants(&self.shard));
+            let bytes_left = BYTES_BEFORE_LAST - bytes;
+            let taken = local.take(number, max - served.runs.len(), bytes_left, &ShardTenants(&self.shard));
             served.has_more = !taken.is_empty() && local.waiting_in(number) > 0;
             if taken.is_empty() {
                 break;
             }
             let (runs, lsn) = self.claim_taken(&taken, claimant);
+            bytes += runs.iter().map(|run| run.payload.len()).sum::<usize>();
             served.runs.extend(runs);
             rests_on = rests_on.max(lsn);
             // Asking on for nothing would find nothing, and say that there is no more.
-            if served.runs.len() == max {
+            if served.runs.len() == max || bytes > BYTES_BEFORE_LAST {
                 break;
             }
         }
@@ -237,5 +242,9 @@ impl Tenants for ShardTenants<'_> {
 
     fn run_room(&self, tenant: u32) -> usize {
         self.0.run_room(tenant)
+    }
+
+    fn weighs_bytes(&self, number: OccurrenceNo) -> usize {
+        self.0.payload_bytes(number)
     }
 }
