@@ -70,7 +70,7 @@ pub enum OpenError {
         found: String,
     },
     /// A snapshot is as it was written, and whoever reads it refused it.
-    #[error("{path} was refused: {reason}: use the version that wrote it")]
+    #[error("{path} was refused: {reason}")]
     Snapshot {
         /// The file.
         path: PathBuf,

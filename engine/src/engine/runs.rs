@@ -307,18 +307,21 @@ impl Engine {
             self.check_tenant(tenant)?;
         }
         let tenant: Option<Arc<str>> = tenant.map(Into::into).or_else(|| self.tenant.clone());
-        let (shard, after) = paging::pile_place(cursor.as_deref())?;
-        if shard >= self.shards() {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        }
+        let (shard, mut after) = paging::pile_place(cursor.as_deref(), self.shards())?;
         let limit = limit.clamp(1, 500);
-        let ask = |reply| Ask::Run(RunAsk::Pile { pile, tenant, after, limit, reply });
-        let page = self.ask(shard, ask).await?;
-        let next = match page.next {
-            Some(place) => Some((shard, Some(place))),
-            None => Some((shard + 1, None)).filter(|(shard, _)| *shard < self.shards()),
-        };
-        Ok(Page { items: page.items, next_cursor: next.map(paging::pile_cursor) })
+        let mut items = Vec::new();
+        for shard in shard..self.shards() {
+            let (tenant, after, left) = (tenant.clone(), after.take(), limit - items.len());
+            let ask = |reply| Ask::Run(RunAsk::Pile { pile, tenant, after, limit: left, reply });
+            let page = self.ask(shard, ask).await?;
+            items.extend(page.items);
+            let next = page.next.map(|place| (shard, Some(place)));
+            if next.is_some() || items.len() == limit {
+                let next = next.or(Some((shard + 1, None)).filter(|(shard, _)| *shard < self.shards()));
+                return Ok(Page { items, next_cursor: next.map(paging::pile_cursor) });
+            }
+        }
+        Ok(Page { items, next_cursor: None })
     }
 
     /// Nobody waits for work any more: claims that do are answered with nothing.

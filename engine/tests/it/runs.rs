@@ -91,7 +91,12 @@ impl Rig {
 }
 
 async fn open(dir: &std::path::Path, clock: &Arc<Clock>) -> Engine {
-    let builder = Engine::builder(dir).shards(2).segment_bytes(1 << 20).reserve_bytes(0).sync(SyncPolicy::Os);
+    let builder = Engine::builder(dir)
+        .shards(2)
+        .segment_bytes(1 << 20)
+        .snapshot_bytes(64 << 10)
+        .reserve_bytes(0)
+        .sync(SyncPolicy::Os);
     builder.clock(Arc::clone(clock)).open().await.unwrap()
 }
 
