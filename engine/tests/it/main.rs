@@ -45,6 +45,7 @@ mod redis_view;
 mod runs;
 mod server;
 mod settings;
+mod snapshots;
 #[cfg(feature = "worker")]
 mod stand_in;
 #[cfg(feature = "redis")]

@@ -238,7 +238,7 @@ pub(super) fn text(value: &Value) -> String {
 }
 
 /// Control characters, and marks that turn the direction of what follows.
-pub(in crate::cli) const fn is_acted_on(c: char) -> bool {
+pub(in crate::cli) fn is_acted_on(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
