@@ -9,6 +9,7 @@ mod runs;
 use std::{collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
+use countwheel_wal::crash_point;
 use tokio::sync::Notify;
 
 use super::{
@@ -213,6 +214,9 @@ impl ShardActor {
     fn carry_out(&mut self, turn: Turn) {
         self.shard.settle_counts();
         let Some(journal) = &mut self.journal else { return };
+        if !turn.records.is_empty() {
+            crash_point("turn.decided");
+        }
         journal.write(&turn);
         if turn.hasten {
             journal.hasten();
@@ -285,12 +289,20 @@ impl ShardActor {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Answer(answer) => answer(),
-            Effect::Recorded(stream, entry) => self.backend.queue().recorded(stream, entry),
+            Effect::Answer(answer) => {
+                crash_point("answer.due");
+                answer();
+                crash_point("answer.given");
+            }
+            Effect::Recorded(stream, entry) => {
+                crash_point("enqueued.recorded");
+                self.backend.queue().recorded(stream, entry);
+            }
             Effect::Materialized(available_at) => {
                 self.metrics.materialization_lead.record(millis(available_at.since(self.time.now())));
             }
             Effect::Start(generation) => {
+                crash_point("start.generation_durable");
                 if let Some(journal) = &self.journal {
                     journal.log().set_generation(generation);
                 }
@@ -366,8 +378,10 @@ impl ShardActor {
 
     fn stop(&mut self) -> Result<(), String> {
         self.turn();
+        crash_point("shutdown.draining");
         self.backend.queue().close(CLOSE_LIMIT);
         self.hear();
+        crash_point("shutdown.queue_closed");
         let Some(journal) = self.journal.take() else { return Ok(()) };
         let closed = journal.close();
         if closed.is_ok() {

@@ -7,6 +7,8 @@ mod calendar;
 mod canned;
 mod cli;
 mod config;
+#[cfg(feature = "redis")]
+mod crash_points;
 mod demo;
 mod embedded;
 mod examples;

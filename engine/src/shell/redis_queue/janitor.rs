@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use countwheel_wal::crash_point;
 use redis::Value;
 
 use super::{
@@ -140,7 +141,14 @@ impl Relay {
                 "a consumer group has work and does not move: start consumers or remove it"
             );
         }
-        for (at, answer) in trimmed.into_iter().zip(link.ask_all(&trims)?) {
+        if !trimmed.is_empty() {
+            crash_point("trim.before");
+        }
+        let answers = link.ask_all(&trims)?;
+        if !trimmed.is_empty() {
+            crash_point("trim.after");
+        }
+        for (at, answer) in trimmed.into_iter().zip(answers) {
             if let Value::Int(count) = refuse(answer)? {
                 let count = usize::try_from(count).unwrap_or_default();
                 add(&self.gauges.entries_trimmed, count);

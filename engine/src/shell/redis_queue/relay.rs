@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countwheel_wal::crash_point;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -315,7 +316,12 @@ impl Relay {
             add(&self.gauges.entries_sent, batch.count);
             // In flight before it is written: a write that fails may have arrived.
             self.in_flight.push_back(batch);
+            crash_point("relay.before_send");
             link.send(&self.bytes)?;
+            crash_point("relay.sent");
+            if self.in_flight.len() > 1 {
+                crash_point("relay.mid_pipeline");
+            }
         }
         Ok(())
     }
@@ -340,7 +346,9 @@ impl Relay {
     fn accept(&mut self, link: &mut Link, taken: TakeOver) -> Result<bool, Fault> {
         match taken {
             TakeOver::Done(fenced) => {
+                crash_point("relay.fenced");
                 self.look(link, &fenced)?;
+                crash_point("relay.looked");
                 return Ok(true);
             }
             TakeOver::GenerationNeeded(at_least) => self.outbox.say(QueueEvent::GenerationNeeded { at_least }),

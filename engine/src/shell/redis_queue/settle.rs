@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use countwheel_wal::crash_point;
 use redis::Value;
 
 use super::{
@@ -37,6 +38,7 @@ impl Relay {
         let Some(count) = self.in_flight.front().map(|batch| batch.count) else { return Ok(()) };
         let answers = link.receive_exec(count)?.ok_or(Fault::Changed)?;
         let Some(batch) = self.in_flight.pop_front() else { return Ok(()) };
+        crash_point("relay.answered");
         self.settle(batch, answers)
     }
 
@@ -84,6 +86,7 @@ impl Relay {
         let event =
             QueueEvent::Landed { stream: track.stream, first, numbers, added: track.known.added, at: (self.now)() };
         self.outbox.say(event);
+        crash_point("relay.told");
         if track.length >= self.config.stream_max_len && track.standing == Standing::Open {
             self.shut_full(at);
         }
