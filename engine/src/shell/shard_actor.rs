@@ -200,6 +200,7 @@ impl ShardActor {
                     self.shard.found(stream, &entries, added, now, turn);
                 }
                 QueueEvent::Lost { stream, survived } => self.shard.lost(stream, survived, now, turn),
+                QueueEvent::Shortened { stream } => self.shard.shortened(stream, now, turn),
                 QueueEvent::Settled { stream, through } => self.shard.settled(stream, through, now, turn),
                 QueueEvent::Ready => self.shard.queue_ready(),
                 QueueEvent::Away(Away { stream, reason }) => self.shard.queue_away(stream, reason, now),
@@ -243,6 +244,9 @@ impl ShardActor {
         }
         if let Some(at) = turn.forget_staged {
             queue.forget_staged(at);
+        }
+        for stream in &turn.read_back {
+            queue.read_back(*stream);
         }
         self.announce();
         for (lsn, stream, entry) in turn.recorded {

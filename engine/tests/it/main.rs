@@ -35,7 +35,11 @@ mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_janitor;
 #[cfg(feature = "redis")]
+mod redis_matrix;
+#[cfg(feature = "redis")]
 mod redis_ownership;
+#[cfg(feature = "redis")]
+mod redis_removals;
 #[cfg(feature = "redis")]
 #[path = "../../../bench/src/redis_server.rs"]
 mod redis_server;
@@ -54,6 +58,8 @@ mod streams;
 mod tcp_proxy;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "redis")]
+mod two_engines;
 #[cfg(feature = "worker")]
 mod worker;
 #[cfg(all(feature = "worker", feature = "server"))]

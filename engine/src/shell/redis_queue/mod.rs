@@ -189,6 +189,12 @@ impl Queue for RedisQueue {
         }
     }
 
+    fn read_back(&mut self, stream: Stream) {
+        if let Some(&index) = self.streams.get(&stream) {
+            self.tell(Command::ReadBack { stream: index });
+        }
+    }
+
     fn poll(&mut self, events: &mut Vec<QueueEvent>) {
         events.extend(self.events.try_iter());
     }

@@ -49,6 +49,10 @@ pub(super) enum Command {
         stream: StreamIndex,
         through: EntryId,
     },
+    /// Everything in the stream is looked at again.
+    ReadBack {
+        stream: StreamIndex,
+    },
     /// Finish by `deadline`; `_done` is dropped with the thread.
     Close {
         deadline: Instant,
@@ -128,6 +132,8 @@ pub(super) struct Relay {
     bytes: Vec<u8>,
     back_off: BackOff,
     log_gate: OnceASecond,
+    pub(super) loss_gate: OnceASecond,
+    shut_gate: OnceASecond,
     /// The last reason given, while away.
     away_because: Option<String>,
     away_since: Option<Instant>,
@@ -175,6 +181,8 @@ impl Relay {
             waiting: Waiting::default(),
             bytes: Vec::new(),
             log_gate: OnceASecond::default(),
+            loss_gate: OnceASecond::default(),
+            shut_gate: OnceASecond::default(),
             away_because: None,
             away_since: None,
             away_before: Duration::ZERO,
@@ -236,11 +244,16 @@ impl Relay {
     }
 
     fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || !self.in_flight.is_empty() || self.has_unfenced()
+        !self.waiting.is_empty() || !self.in_flight.is_empty() || self.has_unfenced() || self.has_doubted().is_some()
     }
 
     fn has_unfenced(&self) -> bool {
         self.tracks.iter().any(|track| track.standing == Standing::Unfenced)
+    }
+
+    /// A stream that is to be looked at.
+    fn has_doubted(&self) -> Option<&Track> {
+        self.tracks.iter().find(|track| track.is_doubted && track.standing != Standing::Shut)
     }
 
     fn has_finished(&self) -> bool {
@@ -262,6 +275,7 @@ impl Relay {
                 let track = &mut self.tracks[stream.0 as usize];
                 track.recorded = track.recorded.max(Some(through));
             }
+            Command::ReadBack { stream } => self.tracks[stream.0 as usize].is_doubted = true,
             Command::Close { deadline, _done } => self.closing = Some((deadline, _done)),
         }
     }
@@ -283,6 +297,12 @@ impl Relay {
     /// The link is put back only if all went well.
     fn pump(&mut self) -> Result<(), Fault> {
         let Some(mut link) = self.link.take() else { return Err(Fault::Changed) };
+        if let Some(track) = self.has_doubted() {
+            return Err(Fault::Lost(format!(
+                "{} holds fewer entries than it was left with: somebody removed some; only the engine may",
+                track.shown()
+            )));
+        }
         let fencing = self.has_unfenced();
         let cleaning = Instant::now() >= self.janitor_at;
         if !fencing && !cleaning {
@@ -417,7 +437,10 @@ impl Relay {
         let track = &mut self.tracks[at];
         if track.standing != standing {
             track.standing = standing;
-            tracing::warn!(shard = self.config.shard, stream = %track.shown(), "stream is away: {reason}");
+            if let Some(held_back) = self.shut_gate.admit(Instant::now()) {
+                let stream = track.shown();
+                tracing::warn!(shard = self.config.shard, %stream, held_back, "stream is away: {reason}");
+            }
             track.away_because = Some(reason.clone());
             self.outbox.say(QueueEvent::Away(Away { stream: Some(track.stream), reason }));
         }

@@ -30,6 +30,11 @@ impl ShardActor {
             RunAsk::ClaimNext { queue, max, claimant, reply } => self.claim_next(&queue, max, &claimant, reply),
             RunAsk::ClaimOne { id, schedule, queue, claimant, reply } => {
                 self.hear();
+                // An engine that was taken over cannot know what there is by now: its 404 would settle an entry.
+                if let Some(trouble) = self.write_trouble(true) {
+                    drop(reply.send(Err(trouble)));
+                    return;
+                }
                 let Some(number) = self.shard.occurrence_number(id, schedule) else {
                     drop(reply.send(Ok(Err(ClaimRefusal::NotFound))));
                     return;

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use countwheel::kernel::{
@@ -18,7 +18,7 @@ const BURST: u64 = 130;
 /// Longer than any test takes: no lease ends.
 const LEASE_MS: u64 = 900_000;
 
-pub(super) fn now() -> UnixMs {
+pub(crate) fn now() -> UnixMs {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     UnixMs(i64::try_from(elapsed.as_millis()).unwrap())
 }
@@ -26,31 +26,33 @@ pub(super) fn now() -> UnixMs {
 type Entries = Vec<(String, Vec<String>)>;
 
 /// Everything that was asked for, told and seen, through all lives of a server.
-pub(super) struct Life {
+pub(crate) struct Life {
     seed: u64,
     payload: String,
     asked: u64,
     burst_at: UnixMs,
-    redis: redis::Connection,
+    /// Where this consumer reads.
+    pub(crate) url: String,
+    redis: Option<redis::Connection>,
     keys: Vec<String>,
     /// Up to where each stream was looked at.
     looked: Vec<String>,
     /// Whether what this consumer holds from earlier lives has been read.
     last_server: u32,
     /// Every occurrence that was asked for, answered or not.
-    pub(super) known: BTreeMap<OccurrenceId, UnixMs>,
+    pub(crate) known: BTreeMap<OccurrenceId, UnixMs>,
     /// Those whose creation was answered, and that nobody asked to cancel.
-    pub(super) promised: BTreeMap<OccurrenceId, UnixMs>,
+    pub(crate) promised: BTreeMap<OccurrenceId, UnixMs>,
     /// Those whose receipt said canceled.
-    pub(super) called_off: BTreeSet<OccurrenceId>,
-    pub(super) granted: BTreeSet<OccurrenceId>,
-    pub(super) completed: BTreeSet<OccurrenceId>,
+    pub(crate) called_off: BTreeSet<OccurrenceId>,
+    pub(crate) granted: BTreeSet<OccurrenceId>,
+    pub(crate) completed: BTreeSet<OccurrenceId>,
     /// How often each stands in a stream, and when it was seen first.
-    pub(super) seen: BTreeMap<OccurrenceId, (usize, UnixMs)>,
+    pub(crate) seen: BTreeMap<OccurrenceId, (usize, UnixMs)>,
 }
 
 impl Life {
-    pub(super) fn new(seed: u64, url: &str, prefix: &str, payload_bytes: usize) -> Self {
+    pub(crate) fn new(seed: u64, url: &str, prefix: &str, payload_bytes: usize) -> Self {
         let keys: Vec<_> = (0..2)
             .flat_map(|shard| ["strict", "catchup"].map(|lane| format!("{prefix}:{{mail.{shard}}}:{lane}")))
             .collect();
@@ -59,7 +61,8 @@ impl Life {
             payload: "x".repeat(payload_bytes),
             asked: 0,
             burst_at: UnixMs(0),
-            redis: redis::Client::open(url).unwrap().get_connection().unwrap(),
+            url: url.to_owned(),
+            redis: None,
             looked: vec!["-".to_owned(); keys.len()],
             keys,
             last_server: 0,
@@ -78,15 +81,21 @@ impl Life {
     }
 
     /// A round of everybody: schedules are made, some are called off, what stands in the streams is worked on.
-    pub(super) fn work(&mut self, server: &Server) {
+    pub(crate) fn work(&mut self, server: &Server) {
         for _ in 0..4 {
             self.create(server);
         }
+        self.attend(server);
+    }
+
+    /// Nobody asks for more; what stands in the streams is worked on.
+    pub(crate) fn attend(&mut self, server: &Server) {
         self.look();
         self.consume(server);
     }
 
-    fn create(&mut self, server: &Server) {
+    /// One more schedule, now and then called off at once.
+    pub(crate) fn create(&mut self, server: &Server) {
         let key = format!("job-{}", self.asked);
         self.asked += 1;
         let at = self.next_instant();
@@ -127,13 +136,29 @@ impl Life {
         }
     }
 
+    /// What Redis answers; nothing while it does not, or not as asked.
+    fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> Option<T> {
+        if self.redis.as_ref().is_none_or(|connection| !redis::ConnectionLike::is_open(connection)) {
+            let connection = redis::Client::open(self.url.as_str()).unwrap().get_connection().ok();
+            if let Some(connection) = &connection {
+                connection.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+            }
+            self.redis = connection;
+        }
+        let answer = command.query(self.redis.as_mut()?);
+        if answer.as_ref().is_err_and(|error: &redis::RedisError| error.code().is_none()) {
+            self.redis = None;
+        }
+        answer.ok()
+    }
+
     /// Notes every entry once, by its place in its stream.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         for at in 0..self.keys.len() {
             loop {
                 let mut command = redis::cmd("XRANGE");
                 command.arg(&self.keys[at]).arg(&self.looked[at]).arg("+").arg("COUNT").arg(1_000);
-                let entries: Entries = command.query(&mut self.redis).unwrap();
+                let Some(entries) = self.ask::<Entries>(&command) else { return };
                 let Some((last, _)) = entries.last() else { break };
                 self.looked[at] = format!("({last}");
                 for (_, fields) in &entries {
@@ -147,18 +172,19 @@ impl Life {
     fn consume(&mut self, server: &Server) {
         let begins = std::mem::replace(&mut self.last_server, server.pid()) != server.pid();
         for key in self.keys.clone() {
-            if begins {
-                let made = redis::cmd("XGROUP").arg(&["CREATE", &key, "g", "0", "MKSTREAM"]).exec(&mut self.redis);
-                assert!(made.as_ref().is_ok() || made.as_ref().is_err_and(|error| error.code() == Some("BUSYGROUP")));
-            }
             for from in if begins { &["0", ">"][..] } else { &[">"][..] } {
                 let mut command = redis::cmd("XREADGROUP");
                 command.arg(&["GROUP", "g", "c", "COUNT", "40", "STREAMS", &key, from]);
-                let read: Option<Vec<(String, Entries)>> = command.query(&mut self.redis).unwrap();
+                let Some(read) = self.ask::<Option<Vec<(String, Entries)>>>(&command) else {
+                    // The stream or its group is not there, or not yet, or not any more.
+                    let _ = self.ask::<()>(redis::cmd("XGROUP").arg(&["CREATE", &key, "g", "0", "MKSTREAM"]));
+                    self.last_server = 0;
+                    continue;
+                };
                 for (entry, fields) in read.into_iter().flatten().flat_map(|(_, entries)| entries) {
                     let Some(id) = fields.get(1).and_then(|id| id.parse().ok()) else { continue };
                     if self.run(server, id, schedule_in(&fields)).is_some() {
-                        redis::cmd("XACK").arg(&[&key, "g", &entry]).exec(&mut self.redis).unwrap();
+                        let _ = self.ask::<()>(redis::cmd("XACK").arg(&[&key, "g", &entry]));
                     }
                 }
             }
@@ -193,7 +219,7 @@ fn schedule_in(fields: &[String]) -> &str {
 }
 
 /// Leaves bytes of a batch that was never finished behind the last one of every log.
-pub(super) fn tear_last_batches(data: &Path) {
+pub(crate) fn tear_last_batches(data: &Path) {
     for shard in 0..2 {
         let wal = data.join(format!("shard-{shard:04}/wal"));
         let segments = std::fs::read_dir(wal).unwrap().flatten().map(|entry| entry.path());

@@ -7,7 +7,7 @@
 //! $ COUNTWHEEL_CRASH_HITS=4 COUNTWHEEL_CRASH_SEEDS=50 cargo test -p countwheel --test it crash_points -- --nocapture
 //! ```
 
-mod life;
+pub(crate) mod life;
 mod points;
 mod verdict;
 
