@@ -23,6 +23,7 @@ use super::{
     pace::Pace,
     queue::{Away, Queue, QueueEvent, Remembered},
     signal::{Alarm, pulses},
+    snapshots::Snapshots,
     status::SharedStatus,
     tenant_metrics::TenantFollower,
 };
@@ -89,6 +90,7 @@ pub(crate) struct Parts {
     /// Told when the embedded queue has something for workers.
     pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) status: SharedStatus,
+    pub(crate) snapshots: Snapshots,
     pub(crate) mailbox: usize,
 }
 
@@ -112,6 +114,7 @@ pub(crate) struct ShardActor {
     tenants: TenantFollower,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
+    snapshots: Snapshots,
     mailbox: usize,
 }
 
@@ -136,6 +139,7 @@ impl ShardActor {
             tenants: TenantFollower::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
+            snapshots: parts.snapshots,
             mailbox: parts.mailbox,
         })
     }
@@ -166,7 +170,9 @@ impl ShardActor {
         if advances {
             self.shard.advance(now, &mut turn);
         }
+        let is_busy = turn.more || !turn.releases.is_empty();
         self.carry_out(turn);
+        self.go_on_with_snapshots(is_busy);
         // While nothing may be decided, what is due stays due: ring in a second, not at once and again.
         self.alarm.set(self.next_wake(reading).filter(|_| advances));
         self.publish_status(reading.boottime_ms);
@@ -266,6 +272,13 @@ impl ShardActor {
         if turn.more || !turn.releases.is_empty() {
             self.signal.notify_one();
         }
+    }
+
+    fn go_on_with_snapshots(&mut self, is_busy: bool) {
+        let Some(journal) = &mut self.journal else { return };
+        self.snapshots.grown(journal.take_bytes());
+        let is_whole = !journal.is_blocked() && journal.state() == countwheel_wal::State::Running;
+        self.snapshots.turn(&mut self.shard, journal.log(), is_whole, is_busy);
     }
 
     fn declare(&mut self, queue: QueueNo, remembered: Remembered) {
@@ -386,6 +399,7 @@ impl ShardActor {
         self.backend.queue().close(CLOSE_LIMIT);
         self.hear();
         crash_point("shutdown.queue_closed");
+        self.snapshots.stop(&mut self.shard);
         let Some(journal) = self.journal.take() else { return Ok(()) };
         let closed = journal.close();
         if closed.is_ok() {

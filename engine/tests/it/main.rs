@@ -23,6 +23,7 @@ mod http_settings;
 mod http_tokens;
 mod http_waits;
 mod ids;
+mod images;
 mod kills;
 #[cfg(feature = "redis")]
 mod kills_of_changes;
@@ -54,6 +55,7 @@ mod settings;
 mod stand_in;
 #[cfg(feature = "redis")]
 mod streams;
+mod system_calls;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
 #[cfg(feature = "tls")]

@@ -207,6 +207,16 @@ impl Queue for RedisQueue {
     }
 }
 
+/// For fuzzing: every reader of answers on one answer.
+#[cfg(feature = "worker")]
+pub(crate) fn read_anything(answer: &redis::Value) {
+    let _ = (answer::Top::read(answer), answer::groups(answer), answer::first_pending(answer), answer::map(answer));
+    if let Some(entries) = answer::page(answer) {
+        let redis::Value::Array(all) = answer else { panic!("a page is a list") };
+        assert_eq!(entries.len(), all.len(), "no entry is left out in silence");
+    }
+}
+
 /// `<prefix>:{<queue>.<shard>}:<lane>`: the braces keep a queue's lanes on one node of a cluster.
 fn stream_key(prefix: &str, queue: &str, shard: u16, lane: Lane) -> String {
     format!("{prefix}:{{{queue}.{shard}}}:{}", lane.as_str())

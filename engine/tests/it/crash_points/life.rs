@@ -118,7 +118,7 @@ impl Life {
             return now().plus(100 + i64::try_from(self.draw(400)).unwrap());
         }
         if self.asked % BURST == 1 || self.burst_at < now().plus(50) {
-            self.burst_at = now().plus(700);
+            self.burst_at = now().plus(2_500);
         }
         self.burst_at
     }

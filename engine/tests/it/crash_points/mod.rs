@@ -110,6 +110,7 @@ fn try_point(point: &Point, nth: u64, seed: u64, redis: &RedisServer) {
         ["--redis-prefix", &prefix],
         ["--segment-bytes", "1048576"],
         ["--reserve-bytes", "0"],
+        ["--snapshot-bytes", "262144"],
     ];
     let options = options.as_flattened();
     let mut life = Life::new(seed, &url, &prefix, point.payload_bytes);
@@ -144,6 +145,11 @@ fn a_segment_changes_at_every_point_without_loss() {
 }
 
 #[test]
+fn a_snapshot_and_what_it_lets_go_may_end_at_every_point() {
+    try_points(&|point| point.is_of(&["snap", "archive", "prune"]));
+}
+
+#[test]
 fn what_is_handed_over_is_there_once_whatever_point_the_relay_dies_at() {
     try_points(&|point| point.is_of(&["relay", "enqueued", "trim"]));
 }
@@ -167,9 +173,9 @@ fn every_point_in_the_sources_is_tried() {
     }
     let tried: BTreeSet<_> = POINTS.iter().map(|point| point.name.to_owned()).collect();
     assert_eq!(named, tried);
-    const ROOMS: [&str; 13] = [
+    const ROOMS: [&str; 16] = [
         "append", "turn", "answer", "rotate", "segment", "relay", "enqueued", "trim", "claim", "complete", "shutdown",
-        "start", "recover",
+        "start", "recover", "snap", "archive", "prune",
     ];
     assert!(POINTS.iter().all(|point| point.is_of(&ROOMS)));
 }

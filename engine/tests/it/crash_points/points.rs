@@ -58,7 +58,7 @@ impl Point {
     }
 }
 
-pub(super) const POINTS: [Point; 44] = [
+pub(super) const POINTS: [Point; 54] = [
     working("append.asked", 21, 37),
     working("append.encoded", 17, 31),
     working("append.written", 19, 29),
@@ -73,6 +73,16 @@ pub(super) const POINTS: [Point; 44] = [
     filling("segment.header_synced", 3, 1),
     filling("segment.renamed", 3, 1),
     filling("segment.dirsynced", 3, 1),
+    filling("snap.tmp_created", 2, 1),
+    filling("snap.half_written", 2, 1),
+    filling("snap.synced", 2, 1),
+    filling("snap.verified", 2, 1),
+    filling("snap.renamed", 2, 1),
+    filling("snap.dirsynced", 2, 1),
+    filling("archive.verified", 1, 1),
+    filling("prune.archived", 1, 1),
+    filling("prune.unlinked", 1, 1),
+    filling("prune.dirsynced", 1, 1),
     starting("recover.read", After::Kill),
     starting("recover.half_copied", After::Kill),
     starting("recover.copy_synced", After::Kill),
