@@ -5,6 +5,7 @@
 mod access;
 mod calendar;
 mod canned;
+mod cases;
 mod cli;
 mod config;
 #[cfg(feature = "redis")]
@@ -49,6 +50,7 @@ mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
 mod runs;
+mod secrets;
 mod server;
 mod settings;
 #[cfg(feature = "worker")]

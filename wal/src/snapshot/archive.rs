@@ -171,10 +171,7 @@ fn compress(fs: &dyn Fs, layout: &Layout, from: &Path, bytes: u64, to: &Path) ->
             file.forget_cached();
             check_same(fs, from, bytes, &tmp)
         })
-        .and_then(|()| {
-            crash_point("archive.verified");
-            Ok(())
-        })
+        .map(|()| crash_point("archive.verified"))
         .and_then(|()| fs.rename(&tmp, to).map_err(SnapshotError::io("renamed", &tmp)));
     if settled.is_err() {
         // Space is what may be missing.
