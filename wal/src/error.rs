@@ -47,6 +47,12 @@ pub enum OpenError {
         dir = .0.dir.display()
     )]
     Corrupt(Box<Corruption>),
+    /// A repair would leave neither a whole snapshot nor the log's first segment to begin from. Nothing was given up.
+    #[error("{path} has no whole snapshot that what is left of the log follows: put the directory back from a copy")]
+    BeyondRepair {
+        /// The log's directory.
+        path: PathBuf,
+    },
     /// Something lies among the segments that the log did not put there.
     #[error("{path} is {found} among the segments of a log, which hold nothing else: move it away, then start again")]
     Foreign {
@@ -64,7 +70,7 @@ pub enum OpenError {
         found: String,
     },
     /// A snapshot is as it was written, and whoever reads it refused it.
-    #[error("{path} was refused: {reason}: use the version that wrote it")]
+    #[error("{path} was refused: {reason}")]
     Snapshot {
         /// The file.
         path: PathBuf,

@@ -148,19 +148,9 @@ pub(crate) fn foreign(path: &Path, kind: EntryKind) -> OpenError {
 
 /// Reads every segment in order, shows every record, and says how the log ends, if it has a segment. `summaries` gets
 /// what was read, also when the answer is an error.
-pub(crate) fn read_segments(
-    fs: &dyn Fs,
-    layout: &Layout,
-    identity: &Identity,
-    survey: &Survey,
-    summaries: &mut Vec<SegmentSummary>,
-    visit: &mut Visit<'_>,
-) -> Result<Option<LogEnd>, OpenError> {
-    read_behind(fs, layout, identity, survey, Lsn::NONE, summaries, visit)
-}
-
-/// As [`read_segments`], for whoever knows what the records up to `base` came to: segments that hold only those are not
-/// looked at, and need not be there.
+///
+/// What the records up to `base` came to is known: segments that hold only those are not looked at, and need not be
+/// there.
 pub(crate) fn read_behind(
     fs: &dyn Fs,
     layout: &Layout,

@@ -94,6 +94,7 @@ pub(crate) fn recover(
     crash_point("recover.read");
     remove_temporary(&**fs, &layout.wal, &found.temporary)?;
     remove_temporary(&**fs, &layout.snap, &unfinished)?;
+    set_aside(&**fs, layout, &loaded.damaged)?;
     let there = archived(&**fs, layout).map_err(OpenError::io("listed", &layout.archive))?;
     remove_temporary(&**fs, &layout.archive, &there.temporary)?;
     let recovery = Recovery { fs, layout, options, identity, wall_ms, used_reserve: Cell::new(false) };
@@ -154,6 +155,41 @@ fn check_witness(layout: &Layout, snapshot: Lsn, end: Option<&LogEnd>) -> Result
         expected: format!("records up to {snapshot}, which a snapshot has seen"),
         found: format!("records up to {last}"),
     })))
+}
+
+/// Damaged snapshots go to the quarantine: one that stayed would count as kept when the next one lets others go.
+fn set_aside(fs: &dyn Fs, layout: &Layout, damaged: &[PathBuf]) -> Result<(), OpenError> {
+    damaged.iter().try_for_each(|path| move_snapshot_away(fs, layout, path).map(drop))
+}
+
+/// Copies a snapshot to the quarantine, piece by piece, then removes it; says where the copy is.
+pub(crate) fn move_snapshot_away(fs: &dyn Fs, layout: &Layout, path: &Path) -> Result<PathBuf, OpenError> {
+    let copy = layout.quarantine.join(path.file_name().unwrap_or_default());
+    let tmp = copy.with_extension("tmp");
+    match fs.remove_file(&tmp) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(OpenError::io("removed", &tmp)(error));
+        }
+        _ => {}
+    }
+    let from = fs.open(path).map_err(OpenError::io("opened", path))?;
+    let to = fs.create_new(&tmp).map_err(OpenError::io("created", &tmp))?;
+    let (mut piece, mut offset) = (vec![0; 1 << 20], 0);
+    loop {
+        let count = read_full_at(&*from, &mut piece, offset).map_err(OpenError::io("read", path))?;
+        if count == 0 {
+            break;
+        }
+        write_all_at(&*to, &piece[..count], offset)
+            .map_err(|partial| OpenError::io("written", &tmp)(partial.source))?;
+        offset += count as u64;
+    }
+    to.sync_all().map_err(OpenError::io("synced", &tmp))?;
+    fs.rename(&tmp, &copy).map_err(OpenError::io("renamed", &tmp))?;
+    fs.sync_dir(&layout.quarantine).map_err(OpenError::io("synced", &layout.quarantine))?;
+    fs.remove_file(path).map_err(OpenError::io("removed", path))?;
+    fs.sync_dir(&layout.snap).map_err(OpenError::io("synced", &layout.snap))?;
+    Ok(copy)
 }
 
 /// Makes the directories of a log durably, its own included.

@@ -2,6 +2,10 @@
 //!
 //! A log is a sequence, so what can be kept of it is a prefix: everything before the damage. Everything from there on
 //! is copied to `quarantine/` before anything is removed. Nothing of this ever happens by itself.
+//!
+//! What a whole snapshot holds is not looked at in the log, so damage there costs nothing. A snapshot that ends behind
+//! what is kept would be a witness against the log as it is then: it goes to `quarantine/` first. Where neither a
+//! snapshot nor the log's first segment would be left to begin from, nothing is touched.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +15,11 @@ use crate::fs::{EntryKind, Fs, read_full_at, write_file_atomically};
 use crate::identity::Identity;
 use crate::lsn::Lsn;
 use crate::name::{Layout, Name};
-use crate::read::{SegmentSummary, Survey, foreign, read_identity, read_segments, survey};
-use crate::recover::{copy_prefix, quarantine, remove_temporary, write_identity};
-use crate::scan::{Behind, look_behind, walk};
+use crate::read::{SegmentSummary, Survey, foreign, read_behind, read_identity, survey};
+use crate::recover::{copy_prefix, move_snapshot_away, quarantine, remove_temporary, write_identity};
+use crate::scan::{Behind, Entry, look_behind, walk};
 use crate::segment::SegmentHeader;
+use crate::snapshot::{Replay, load, snapshots};
 use crate::source::{FileSource, Source};
 
 /// What a repair did.
@@ -66,18 +71,74 @@ pub fn repair(fs: &dyn Fs, dir: &Path) -> Result<Repair, OpenError> {
             act.move_away(path, *kind, &mut repair)?;
             continue;
         }
+        let (whole, unfinished) = snapshots(fs, &layout)?;
+        remove_temporary(fs, &layout.snap, &unfinished)?;
+        let base = load(fs, &layout, &identity, &whole, &mut Unread)?.at;
         let mut summaries = Vec::new();
-        let read = read_segments(fs, &layout, &identity, &found, &mut summaries, &mut |_| Ok(()));
+        let read = read_behind(fs, &layout, &identity, &found, base, &mut summaries, &mut |_| Ok(()));
         repair.kept = summaries.last().map_or(Lsn::NONE, |summary: &SegmentSummary| summary.last_lsn);
         let damage = match read {
-            Ok(_) => return Ok(repair),
-            Err(OpenError::Corrupt(damage)) => *damage,
+            Ok(_) if repair.kept >= base => return Ok(repair),
+            Ok(_) => None,
+            Err(OpenError::Corrupt(damage)) => Some(*damage),
             Err(error) => return Err(error),
         };
+        let kept = damage.as_ref().map_or(repair.kept, |damage| kept_before(damage, &found, repair.kept));
+        if !has_beginning(damage.as_ref(), &found, &whole, kept) {
+            return Err(OpenError::BeyondRepair { path: dir.to_path_buf() });
+        }
+        if base > kept {
+            act.give_up_snapshots(whole.iter().copied().filter(|at| *at > kept), &mut repair)?;
+            continue;
+        }
+        let Some(damage) = damage else { continue };
         // Every round removes a file or shortens one; the same damage twice would be a mistake of ours.
         assert!(!repair.damages.contains(&damage), "a repair repeats itself: {damage}");
         act.mend(&damage, &found, &summaries, &mut repair)?;
         repair.damages.push(damage);
+    }
+}
+
+/// The last record before the damage; `seen` is the last one that was read.
+fn kept_before(damage: &Corruption, found: &Survey, seen: Lsn) -> Lsn {
+    match cut_at(damage) {
+        // Nothing of this segment was read, and what is before it may not have been looked at.
+        Some((first_lsn, 0)) if found.segments.first() != Some(&first_lsn) => seen.max(first_lsn.previous()),
+        _ => seen,
+    }
+}
+
+/// Whether there is something to begin from once everything behind `kept` is gone. A log that never had a snapshot may
+/// be given up whole.
+fn has_beginning(damage: Option<&Corruption>, found: &Survey, whole: &[Lsn], kept: Lsn) -> bool {
+    let first = found.segments.first();
+    let is_all_cut = damage.and_then(cut_at).is_some_and(|(lsn, offset)| offset == 0 && first == Some(&lsn));
+    let has_base = first == Some(&Lsn::FIRST) || whole.iter().any(|at| *at <= kept);
+    whole.is_empty() || (has_base && !is_all_cut)
+}
+
+/// The segment that is damaged, and where; `None` if a file is missing.
+fn cut_at(damage: &Corruption) -> Option<(Lsn, u64)> {
+    match damage.path.file_name().and_then(|name| name.to_str()).map(Name::parse) {
+        Some(Name::Segment(first_lsn)) => Some((first_lsn, damage.offset)),
+        _ => None,
+    }
+}
+
+/// Looks whether a snapshot is whole.
+struct Unread;
+
+impl Replay for Unread {
+    fn restart(&mut self, _: Lsn) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn chunk(&mut self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn record(&mut self, _: Entry<'_>) -> Result<(), String> {
+        Ok(())
     }
 }
 
@@ -95,8 +156,7 @@ impl Act<'_> {
         summaries: &[SegmentSummary],
         repair: &mut Repair,
     ) -> Result<(), OpenError> {
-        let name = damage.path.file_name().and_then(|name| name.to_str()).map(Name::parse);
-        let cut = if let Some(Name::Segment(first_lsn)) = name { Some((first_lsn, damage.offset)) } else { None };
+        let cut = cut_at(damage);
         if let Some((first_lsn, offset)) = cut {
             self.copy_from(first_lsn, offset, found, repair)?;
         }
@@ -108,6 +168,17 @@ impl Act<'_> {
             Some((first_lsn, offset)) => self.cut_from(first_lsn, offset, found),
             None => Ok(()),
         }
+    }
+
+    /// Moves snapshots to the quarantine, the newest last: they hold records that the log is about to give up.
+    fn give_up_snapshots(&self, ends: impl Iterator<Item = Lsn>, repair: &mut Repair) -> Result<(), OpenError> {
+        for at in ends {
+            let copy = move_snapshot_away(self.fs, self.layout, &self.layout.snapshot(at))?;
+            let (first, last) = repair.given_up.unwrap_or((repair.kept.next(), at));
+            repair.given_up = Some((first.min(repair.kept.next()), last.max(at)));
+            repair.quarantined.push(copy);
+        }
+        Ok(())
     }
 
     fn move_away(&self, path: &Path, kind: EntryKind, repair: &mut Repair) -> Result<(), OpenError> {

@@ -48,7 +48,11 @@ pub(crate) const CLAIM: &[Field] = &[
     Field::required("max", Shape::Whole(1, RUNS_AT_MOST as u64), "at most so many runs"),
     LEASE_MS,
     Field::new("wait_ms", Shape::Whole(0, WAIT_MS_AT_MOST), "how long to wait for the first run; 0"),
-    Field::new("claim_id", Shape::Text, "1 to 255 bytes; repeated within the lease, it gets the same runs"),
+    Field::new(
+        "claim_id",
+        Shape::Text,
+        "1 to 255 bytes; repeated within the lease, it gets the same runs, also after a restart",
+    ),
 ];
 /// Fields of a claim of what a worker read from a stream.
 pub(crate) const CLAIM_ONE: &[Field] =

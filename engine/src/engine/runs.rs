@@ -13,11 +13,11 @@ use crate::{
         id::{OccurrenceId, ScheduleId, check_name},
         lease::LeaseToken,
         occurrence::{Occurrence, State},
-        shard::{CLAIM_LIMIT, RunError},
+        shard::{CLAIM_ID_BYTES, CLAIM_LIMIT, RunError},
     },
     shell::{
         ask::{Ask, ReplyTo},
-        claim_ids::{ClaimKey, ClaimTurn},
+        claim_ids::ClaimKey,
         paging,
         run_ask::{Claimant, RunAsk, Served},
     },
@@ -28,7 +28,7 @@ pub use crate::{
         attempt::{FailureClass, Resolution},
         shard::{Beat, Decided, FailedRun, LEASE_MS_AT_MOST, Outcome, Pile, RESULT_REF_BYTES, ReviewRefusal, Speaking},
     },
-    shell::run_ask::ClaimedRun,
+    shell::run_ask::{CLAIM_BYTES, ClaimedRun},
 };
 
 /// A claim waits at most this long for work.
@@ -51,7 +51,8 @@ pub struct Claim {
     pub lease: Duration,
     /// How long to wait for the first run where there is none, up to 60 s; not at all.
     pub wait: Duration,
-    /// Repeated with the same id (1 to 255 bytes) by the same worker within the lease, the claim gets the same runs.
+    /// 1 to 255 bytes without control and text direction characters. Repeated with the same id by the same worker, the
+    /// claim gets the runs that it still has leases on, also after a restart of the engine; new ones once it has none.
     pub claim_id: Option<String>,
     /// Whether the worker ends with this process: then a restart ends its attempts, and their outcome is unknown. No.
     pub is_in_process: bool,
@@ -95,29 +96,22 @@ impl Engine {
 
     /// Claims from the embedded queue: strict, flexible, caught up, each lane that waits at least a tenth, tenants in
     /// turn. The leases are durable when this returns; empty where there was no work. One answer comes from one shard,
-    /// so it may hold fewer runs than wait.
+    /// so it may hold fewer runs than wait; and its payloads have [`CLAIM_BYTES`] at most.
     ///
     /// # Errors
     /// [`CallError::NoLocalQueue`] on an engine that delivers to Redis, a [`Refusal`], or see [`CallError`].
     pub async fn claim(&self, queue: &str, claim: &Claim) -> Result<Vec<ClaimedRun>, CallError> {
         let asked = self.asked(queue, claim)?;
-        let Some(id) = &claim.claim_id else { return self.poll(&asked, claim.wait, None).await };
-        let worker = Arc::clone(&asked.claimant.worker);
-        let key = ClaimKey { worker, queue: Arc::clone(&asked.queue), id: id.clone() };
-        let turn = self.running().claim_ids.turn(&key).await;
-        if let Some(runs) = self.running().claim_ids.runs(&key, self.elapsed_ms()) {
-            return Ok(runs);
-        }
-        self.poll(&asked, claim.wait, Some(&(key, turn))).await
+        let Some(id) = &asked.claimant.claim_id else { return self.poll(&asked, claim.wait).await };
+        let (worker, queue) = (Arc::clone(&asked.claimant.worker), Arc::clone(&asked.queue));
+        let key = ClaimKey { worker, queue, id: Arc::clone(id) };
+        let _turn = self.running().claim_ids.turn(&key).await;
+        let before = self.claimed_before(&key).await?;
+        if before.is_empty() { self.poll(&asked, claim.wait).await } else { Ok(before) }
     }
 
     /// Asks until there is work, the wait is over, or the engine stops.
-    async fn poll(
-        &self,
-        asked: &Asked,
-        wait: Duration,
-        id: Option<&(ClaimKey, ClaimTurn)>,
-    ) -> Result<Vec<ClaimedRun>, CallError> {
+    async fn poll(&self, asked: &Asked, wait: Duration) -> Result<Vec<ClaimedRun>, CallError> {
         let arrivals = &self.running().arrivals;
         let until = Instant::now() + wait;
         loop {
@@ -126,10 +120,7 @@ impl Engine {
             tokio::pin!(arrived);
             // From here on an arrival is not missed, even one between asking and waiting.
             arrived.as_mut().enable();
-            let runs = match id {
-                None => self.serve(asked).await?,
-                Some((key, turn)) => self.serve_and_keep(asked, key, turn).await?,
-            };
+            let runs = self.serve(asked).await?;
             let left = until.saturating_duration_since(Instant::now());
             if !runs.is_empty() || left.is_zero() {
                 return Ok(runs);
@@ -141,24 +132,17 @@ impl Engine {
         }
     }
 
-    /// Whoever asks may go away at any moment: what is granted is kept for when it asks again.
-    async fn serve_and_keep(
-        &self,
-        asked: &Asked,
-        key: &ClaimKey,
-        turn: &ClaimTurn,
-    ) -> Result<Vec<ClaimedRun>, CallError> {
-        let (engine, asked, key, turn) = (self.clone(), asked.clone(), key.clone(), Arc::clone(turn));
-        let granting = tokio::spawn(async move {
-            let ends_at_ms = engine.elapsed_ms().saturating_add_unsigned(asked.claimant.lease_ms);
-            let runs = engine.serve(&asked).await?;
+    /// What the claim was granted before. A shard answers in order, so what its caller did not wait for is found.
+    async fn claimed_before(&self, key: &ClaimKey) -> Result<Vec<ClaimedRun>, CallError> {
+        for shard in self.running().arrivals.order(&key.queue) {
+            let ClaimKey { worker, queue, id: claim_id } = key.clone();
+            let ask = |reply| Ask::Run(RunAsk::ClaimedBefore { queue, worker, claim_id, reply });
+            let runs = self.ask(shard, ask).await?;
             if !runs.is_empty() {
-                engine.running().claim_ids.granted(key, runs.clone(), ends_at_ms);
+                return Ok(runs);
             }
-            drop(turn);
-            Ok(runs)
-        });
-        granting.await.unwrap_or(Err(CallError::Stopping))
+        }
+        Ok(Vec::new())
     }
 
     /// Asks the shards until one has something, first of all one that has what is most urgent.
@@ -323,18 +307,21 @@ impl Engine {
             self.check_tenant(tenant)?;
         }
         let tenant: Option<Arc<str>> = tenant.map(Into::into).or_else(|| self.tenant.clone());
-        let (shard, after) = paging::pile_place(cursor.as_deref())?;
-        if shard >= self.shards() {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        }
+        let (shard, mut after) = paging::pile_place(cursor.as_deref(), self.shards())?;
         let limit = limit.clamp(1, 500);
-        let ask = |reply| Ask::Run(RunAsk::Pile { pile, tenant, after, limit, reply });
-        let page = self.ask(shard, ask).await?;
-        let next = match page.next {
-            Some(place) => Some((shard, Some(place))),
-            None => Some((shard + 1, None)).filter(|(shard, _)| *shard < self.shards()),
-        };
-        Ok(Page { items: page.items, next_cursor: next.map(paging::pile_cursor) })
+        let mut items = Vec::new();
+        for shard in shard..self.shards() {
+            let (tenant, after, left) = (tenant.clone(), after.take(), limit - items.len());
+            let ask = |reply| Ask::Run(RunAsk::Pile { pile, tenant, after, limit: left, reply });
+            let page = self.ask(shard, ask).await?;
+            items.extend(page.items);
+            let next = page.next.map(|place| (shard, Some(place)));
+            if next.is_some() || items.len() == limit {
+                let next = next.or(Some((shard + 1, None)).filter(|(shard, _)| *shard < self.shards()));
+                return Ok(Page { items, next_cursor: next.map(paging::pile_cursor) });
+            }
+        }
+        Ok(Page { items, next_cursor: None })
     }
 
     /// Nobody waits for work any more: claims that do are answered with nothing.
@@ -363,15 +350,10 @@ impl Engine {
             let ms = claim.wait.as_millis();
             return refuse("wait_ms", format!("wait_ms {ms} is out of range 0-{WAIT_MS_AT_MOST}"));
         }
-        if let Some(id) = claim.claim_id.as_ref().filter(|id| !(1..=255).contains(&id.len())) {
-            return refuse("claim_id", format!("claim_id has {} bytes: give 1 to 255", id.len()));
-        }
+        let claim_id = claim.claim_id.as_deref().map(checked_claim_id).transpose()?;
         let claimant = claimant(&claim.worker, claim.lease, claim.is_in_process)?;
+        let claimant = Claimant { claim_id, ..claimant };
         Ok(Asked { queue: queue.into(), max: claim.max, claimant })
-    }
-
-    fn elapsed_ms(&self) -> i64 {
-        self.running().clock.reading().boottime_ms
     }
 }
 
@@ -387,7 +369,26 @@ fn claimant(worker: &str, lease: Duration, is_in_process: bool) -> Result<Claima
     }
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     check_lease(lease_ms)?;
-    Ok(Claimant { worker: worker.into(), lease_ms: lease_ms.unsigned_abs(), is_in_process })
+    Ok(Claimant { worker: worker.into(), lease_ms: lease_ms.unsigned_abs(), is_in_process, claim_id: None })
+}
+
+fn checked_claim_id(id: &str) -> Result<Arc<str>, Refusal> {
+    let problem = if !(1..=CLAIM_ID_BYTES).contains(&id.len()) {
+        format!("claim_id has {} bytes: give 1 to {CLAIM_ID_BYTES}", id.len())
+    } else if let Some(bad) = id.chars().find(|c| c.is_control() || turns_text(*c)) {
+        format!(
+            "claim_id has the character {:?}: leave control and text direction characters out",
+            bad.escape_unicode().to_string()
+        )
+    } else {
+        return Ok(id.into());
+    };
+    Err(Refusal::new(RefusalCode::Invalid, "claim_id", problem))
+}
+
+/// Whether a character changes the direction of the text behind it.
+const fn turns_text(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn check_lease(lease_ms: i64) -> Result<(), Refusal> {

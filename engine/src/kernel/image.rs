@@ -295,6 +295,8 @@ pub struct RunImage<'a> {
     pub died_at: Option<i64>,
     /// What people decided.
     pub review: Option<ReviewImage<'a>>,
+    /// The id of the claim under which it runs.
+    pub claim_id: Option<&'a str>,
 }
 
 /// One attempt.

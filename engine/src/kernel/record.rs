@@ -9,7 +9,8 @@ use bincode::{Decode, Encode};
 
 pub use super::rule_record::{LocalBody, RuleBody};
 pub use super::run_record::{
-    Claimed, Died, Held, LateResult, Replayed, Resolved, RunFailed, RunsSucceeded, Settled, Skipped, Then, Waited,
+    Claimed, ClaimedById, Died, Held, LateResult, Replayed, Resolved, RunFailed, RunsSucceeded, Settled, Skipped, Then,
+    Waited,
 };
 use super::{
     codec::{self, Undecodable},
@@ -80,6 +81,8 @@ pub enum Record {
     Settled(Settled),
     /// A worker answered too late.
     LateResult(LateResult),
+    /// A worker was granted leases by a claim that it can repeat.
+    ClaimedById(ClaimedById),
 }
 
 /// The shard was opened.
@@ -399,6 +402,7 @@ kinds! {
     29 => Resolved(Resolved),
     30 => Settled(Settled),
     31 => LateResult(LateResult),
+    32 => ClaimedById(ClaimedById),
 }
 
 /// A log record that this engine cannot act on.

@@ -20,6 +20,15 @@ pub struct Claimed {
     pub occurrences: Vec<(u64, u64)>,
 }
 
+/// A worker was granted leases by a claim that it can repeat.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ClaimedById {
+    /// Under which id, as the worker chose it.
+    pub claim_id: String,
+    /// What it was granted.
+    pub claimed: Claimed,
+}
+
 /// Workers completed what they had claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RunsSucceeded {

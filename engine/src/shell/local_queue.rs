@@ -26,6 +26,9 @@ pub trait Tenants {
 
     /// How many runs more it may begin.
     fn run_room(&self, tenant: u32) -> usize;
+
+    /// How many bytes an occurrence has for whoever claims it.
+    fn weighs_bytes(&self, number: OccurrenceNo) -> usize;
 }
 
 /// All tenants are alike, and nothing is limited.
@@ -39,6 +42,10 @@ impl Tenants for Alike {
 
     fn run_room(&self, _: u32) -> usize {
         usize::MAX
+    }
+
+    fn weighs_bytes(&self, _: OccurrenceNo) -> usize {
+        0
     }
 }
 
@@ -99,20 +106,21 @@ impl LocalQueue {
         }
     }
 
-    /// Takes up to `max` occurrences of a queue, in the order in which they are to be served. Tenants without room are
-    /// passed over.
-    pub fn take(&mut self, queue: QueueNo, max: usize, tenants: &dyn Tenants) -> Vec<OccurrenceNo> {
-        let mut taken = Vec::new();
+    /// Takes up to `max` occurrences of a queue, in the order in which they are to be served; none behind the one with
+    /// which they have more than `bytes`. Tenants without room are passed over.
+    pub fn take(&mut self, queue: QueueNo, max: usize, bytes: usize, tenants: &dyn Tenants) -> Vec<OccurrenceNo> {
+        let (mut taken, mut taken_bytes) = (Vec::new(), 0_usize);
         let mut room = Room { tenants, left: HashMap::new() };
-        while taken.len() < max {
+        while taken.len() < max && taken_bytes <= bytes {
             let turn = self.turns.get(&queue).copied().unwrap_or_default();
             let mine = std::iter::once(TURNS[turn]).chain(Lane::ALL);
             let mut next = mine.filter_map(|lane| self.pop(Stream { queue, lane }, &mut room));
             let Some(number) = next.next() else { break };
             self.turns.insert(queue, (turn + 1) % TURNS.len());
             taken.push(number);
+            taken_bytes = taken_bytes.saturating_add(tenants.weighs_bytes(number));
         }
-        if taken.len() < max && self.waiting_in(queue) > 0 && !self.skipped.contains(&queue) {
+        if taken.len() < max && taken_bytes <= bytes && self.waiting_in(queue) > 0 && !self.skipped.contains(&queue) {
             self.skipped.push(queue);
         }
         taken
@@ -352,6 +360,10 @@ mod tests {
         fn run_room(&self, tenant: u32) -> usize {
             self.0.get(tenant as usize).map_or(usize::MAX, |(_, room)| *room)
         }
+
+        fn weighs_bytes(&self, number: OccurrenceNo) -> usize {
+            number.0 as usize
+        }
     }
 
     fn release(queue: &mut LocalQueue, lane: Lane, numbers: impl IntoIterator<Item = u64>) {
@@ -377,11 +389,11 @@ mod tests {
     }
 
     fn take(queue: &mut LocalQueue, max: usize) -> Vec<u64> {
-        queue.take(QueueNo(0), max, &Alike).into_iter().map(|number| number.0).collect()
+        queue.take(QueueNo(0), max, 0, &Alike).into_iter().map(|number| number.0).collect()
     }
 
     fn take_as(queue: &mut LocalQueue, max: usize, tenants: &Set) -> Vec<u64> {
-        queue.take(QueueNo(0), max, tenants).into_iter().map(|number| number.0).collect()
+        queue.take(QueueNo(0), max, usize::MAX, tenants).into_iter().map(|number| number.0).collect()
     }
 
     #[test]
@@ -413,6 +425,18 @@ mod tests {
         let weights = Set(&[(1, usize::MAX), (3, usize::MAX)]);
         assert_eq!(take_as(&mut queue, 12, &weights), [0, 100, 101, 102, 200, 1, 103, 104, 105, 201, 2, 106]);
         assert_eq!(take_as(&mut queue, 7, &weights), [107, 108, 3, 109, 4, 5, 6], "whoever is alone gets all");
+    }
+
+    #[test]
+    fn nothing_is_taken_behind_the_one_that_has_too_many_bytes() {
+        let mut queue = queue();
+        release(&mut queue, Lane::Strict, 10..20);
+        let everybody = Set(&[]);
+        let mut take = |bytes| queue.take(QueueNo(0), 100, bytes, &everybody).len();
+        assert_eq!((take(0), take(22), take(23), take(1_000)), (1, 2, 2, 5), "10; 11 12; 13 14; the rest");
+        release(&mut queue, Lane::Strict, 20..22);
+        queue.take(QueueNo(0), 100, 0, &everybody);
+        assert!(queue.take_skipped().is_empty(), "no tenant was in the way");
     }
 
     #[test]

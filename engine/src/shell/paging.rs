@@ -39,7 +39,7 @@ pub(crate) fn pile_cursor((shard, after): (usize, Option<PilePlace>)) -> String 
     format!("{shard:x}.{}", after.unwrap_or_default())
 }
 
-pub(crate) fn pile_place(cursor: Option<&str>) -> Result<(usize, Option<PilePlace>), Refusal> {
+pub(crate) fn pile_place(cursor: Option<&str>, shards: usize) -> Result<(usize, Option<PilePlace>), Refusal> {
     let Some(cursor) = cursor else { return Ok((0, None)) };
     let parse = || {
         let (shard, after) = cursor.split_once('.')?;
@@ -53,7 +53,7 @@ pub(crate) fn pile_place(cursor: Option<&str>) -> Result<(usize, Option<PilePlac
         let number = OccurrenceNo(u64::from_str_radix(parts.next()?, 16).ok()?);
         parts.next().is_none().then_some((shard, Some(PilePlace { tenant, at, number })))
     };
-    parse().ok_or_else(|| refused(cursor))
+    parse().filter(|(shard, _)| *shard < shards).ok_or_else(|| refused(cursor))
 }
 
 fn refused(cursor: &str) -> Refusal {
@@ -74,11 +74,12 @@ mod tests {
         assert_eq!(history_place(Some(&history_cursor(place))), Ok(Some(place)));
         let behind = PilePlace { tenant: 3, at: UnixMs(1_793_511_000_000), number: OccurrenceNo(77) };
         for place in [(2, None), (0, Some(behind))] {
-            assert_eq!(pile_place(Some(&pile_cursor(place))), Ok(place));
+            assert_eq!(pile_place(Some(&pile_cursor(place)), 3), Ok(place));
         }
+        assert!(pile_place(Some(&pile_cursor((3, None))), 3).is_err(), "there is no such shard");
         for bad in ["", "1", "x.y", "1.2.3", "zz.00000000-0000-0000-0000-000000000000", "\u{1f}"] {
             assert!(listing_place(Some(bad)).is_err(), "{bad:?}");
-            assert!(pile_place(Some(bad)).is_err(), "{bad:?}");
+            assert!(pile_place(Some(bad), 3).is_err(), "{bad:?}");
             assert_eq!(history_place(Some(bad)).unwrap_err().field, "cursor", "{bad:?}");
         }
     }

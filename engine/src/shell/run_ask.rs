@@ -14,6 +14,9 @@ use crate::kernel::{
     time::UnixMs,
 };
 
+/// The runs of one claim have at most so many bytes of payload; what is behind them is left for the next claim.
+pub const CLAIM_BYTES: usize = 8 << 20;
+
 /// An attempt that a worker was granted: its lease runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedRun {
@@ -49,6 +52,7 @@ pub(crate) struct Claimant {
     pub(crate) worker: Arc<str>,
     pub(crate) lease_ms: u64,
     pub(crate) is_in_process: bool,
+    pub(crate) claim_id: Option<Arc<str>>,
 }
 
 /// What the embedded queue had for a worker.
@@ -66,6 +70,13 @@ pub(crate) enum RunAsk {
         max: usize,
         claimant: Claimant,
         reply: ReplyTo<Served>,
+    },
+    /// What a claim under this id was granted before and still has leases on.
+    ClaimedBefore {
+        queue: Arc<str>,
+        worker: Arc<str>,
+        claim_id: Arc<str>,
+        reply: ReplyTo<Vec<ClaimedRun>>,
     },
     ClaimOne {
         id: OccurrenceId,

@@ -16,7 +16,7 @@ use countwheel::{
 };
 
 fn builder(dir: &std::path::Path) -> countwheel::Builder {
-    Engine::builder(dir).shards(2).segment_bytes(1 << 20).reserve_bytes(0).sync(SyncPolicy::Os)
+    Engine::builder(dir).shards(2).segment_bytes(1 << 20).snapshot_bytes(64 << 10).reserve_bytes(0).sync(SyncPolicy::Os)
 }
 
 const NOON: UnixMs = UnixMs(1_793_534_400_000);

@@ -334,7 +334,7 @@ fn the_same_claim_id_gets_the_same_runs_while_the_lease_lasts() {
     assert_eq!(claim("w", "one"), first, "its answer was lost");
     let (second, third) = (claim("w", "two"), claim("v", "one"));
     assert!(second.is_some() && third.is_some() && second != first && third != first && second != third);
-    for bad in ["", &"x".repeat(256)] {
+    for bad in ["", &"x".repeat(256), "a\nb", "a\u{202e}b"] {
         let body = json!({"worker": "w", "max": 1, "lease_ms": 60_000, "claim_id": bad});
         let refusal = (422, "invalid".into(), Some("claim_id".into()));
         assert_eq!(house.post("/v1/queues/q/claim", &body).refusal(), refusal);

@@ -114,6 +114,7 @@ fn run() -> RunImage<'static> {
             decision: Some((Resolution::Retry, "ann", "looked")),
             late_result: Some("s3://late"),
         }),
+        claim_id: Some("c-1"),
     }
 }
 
@@ -321,6 +322,7 @@ struct RunMirror {
     called_off: (Option<ReasonMirror>, bool),
     rest: (Option<u64>, bool, Option<i64>),
     review: Option<ReviewMirror>,
+    claim_id: Option<String>,
 }
 
 #[derive(SchemaRead, SchemaWrite)]

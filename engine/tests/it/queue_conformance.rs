@@ -152,7 +152,8 @@ mod local {
         fn contents(&mut self) -> BTreeMap<Stream, Vec<u64>> {
             let mut contents: BTreeMap<_, Vec<_>> = BTreeMap::new();
             for queue in 0..20 {
-                for OccurrenceNo(number) in self.0.queue.take(stream(queue, Lane::Strict).queue, usize::MAX, &Alike) {
+                for OccurrenceNo(number) in self.0.queue.take(stream(queue, Lane::Strict).queue, usize::MAX, 0, &Alike)
+                {
                     contents.entry(self.0.stream_of(OccurrenceNo(number))).or_default().push(number);
                 }
             }

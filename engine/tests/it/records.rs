@@ -5,10 +5,10 @@ use countwheel::kernel::{
     evidence::HoldReason,
     policy::{Effect, Misfire, Overlap, Retry},
     record::{
-        BackfillExpanded, BackfillRequested, Canceled, Claimed, Closing, Died, Enqueued, Held, LateResult, LocalBody,
-        Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed, Resolved, Resumed,
-        RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet, Then, Time,
-        Triggered, Updated, Waited, numbers_of, runs_of,
+        BackfillExpanded, BackfillRequested, Canceled, Claimed, ClaimedById, Closing, Died, Enqueued, Held, LateResult,
+        LocalBody, Lost, Materialized, Misfired, Named, Opened, Paused, QueueSet, RangeBody, Record, Replayed,
+        Resolved, Resumed, RuleBody, RunFailed, RunsSucceeded, ScheduleCreated, Settled, Skipped, SpecBody, TenantSet,
+        Then, Time, Triggered, Updated, Waited, numbers_of, runs_of,
     },
     tenant::{QueueSettings, Quotas, TenantSettings},
 };
@@ -182,7 +182,8 @@ fn runs() -> Vec<(&'static str, Record)> {
     };
     vec![
         ("worker_named", Record::WorkerNamed(Named { name: "w-1".into() })),
-        ("claimed", Record::Claimed(claimed)),
+        ("claimed", Record::Claimed(claimed.clone())),
+        ("claimed_by_id", Record::ClaimedById(ClaimedById { claim_id: "c-1".into(), claimed })),
         ("runs_succeeded", Record::RunsSucceeded(succeeded)),
         (
             "run_failed_retry",
@@ -235,7 +236,7 @@ fn every_kind_has_the_bytes_it_always_had() {
         assert_eq!(Record::decode(kind.parse().unwrap(), &unhex(body)), Ok(record));
     }
     let kinds: std::collections::BTreeSet<u8> = vectors().iter().map(|(_, record)| record.kind()).collect();
-    assert_eq!(kinds, (1..=31).filter(|kind| *kind != 10).collect(), "a vector of every kind; 10 was given up early");
+    assert_eq!(kinds, (1..=32).filter(|kind| *kind != 10).collect(), "a vector of every kind; 10 was given up early");
 }
 
 #[test]
@@ -389,6 +390,11 @@ fn wincode_reads_a_run(name: &str, body: &[u8], record: Record) {
         Record::Claimed(c) => {
             let mirror: (u64, u64, bool, Runs) = reads(body);
             assert_eq!(mirror, (c.worker, c.lease_ms, c.is_in_process, c.occurrences));
+        }
+        Record::ClaimedById(by_id) => {
+            let mirror: (String, (u64, u64, bool, Runs)) = reads(body);
+            let c = by_id.claimed;
+            assert_eq!(mirror, (by_id.claim_id, (c.worker, c.lease_ms, c.is_in_process, c.occurrences)));
         }
         Record::RunsSucceeded(s) => {
             let mirror: (Runs, Vec<(u64, String)>) = reads(body);

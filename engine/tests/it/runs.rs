@@ -7,7 +7,7 @@ use countwheel::{
     builder::SyncPolicy,
     engine::{
         Claim, ClaimedRun, Quotas, TenantSettings,
-        runs::{Decided, FailedRun, FailureClass, Pile, Resolution, Speaking},
+        runs::{CLAIM_BYTES, Decided, FailedRun, FailureClass, Pile, Resolution, Speaking},
     },
     error::{CallError, RunError},
     kernel::{
@@ -91,7 +91,12 @@ impl Rig {
 }
 
 async fn open(dir: &std::path::Path, clock: &Arc<Clock>) -> Engine {
-    let builder = Engine::builder(dir).shards(2).segment_bytes(1 << 20).reserve_bytes(0).sync(SyncPolicy::Os);
+    let builder = Engine::builder(dir)
+        .shards(2)
+        .segment_bytes(1 << 20)
+        .snapshot_bytes(64 << 10)
+        .reserve_bytes(0)
+        .sync(SyncPolicy::Os);
     builder.clock(Arc::clone(clock)).open().await.unwrap()
 }
 
@@ -270,6 +275,56 @@ async fn a_claim_that_is_repeated_under_its_id_gets_the_same_runs() {
     rig.pass(60_000);
     let later = rig.engine.claim(QUEUE, &one).await.unwrap();
     assert!(later.iter().all(|run| !first.contains(run)), "the leases are over");
+    rig.engine.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claims_answer_has_a_limit_in_bytes_and_the_next_gets_the_rest() {
+    let rig = Rig::new().await;
+    let payload = vec![7; 64 << 10];
+    for ms in 1_000..1_600 {
+        rig.engine.create(at(ms).payload(payload.clone())).await.unwrap();
+    }
+    rig.pass(2_000);
+    let mut sizes = Vec::new();
+    while sizes.iter().sum::<usize>() < 600 * payload.len() {
+        sizes.push(rig.claim(1_000).await.iter().map(|run| run.payload.len()).sum());
+    }
+    assert!(sizes.iter().all(|bytes| *bytes <= CLAIM_BYTES) && sizes.len() >= 5, "{sizes:?}");
+    rig.engine.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claims_id_outlives_the_engine_and_follows_heartbeats() {
+    let rig = Rig::new().await;
+    for ms in 1_000..1_008 {
+        rig.engine.create(at(ms)).await.unwrap();
+    }
+    rig.pass(2_000);
+    let claim = Claim { max: 2, wait: Duration::from_secs(20), claim_id: Some("a".to_owned()), ..Claim::new("w1") };
+    let first = rig.engine.claim(QUEUE, &claim).await.unwrap();
+    rig.pass(59_000);
+    for run in &first {
+        let beat = Speaking { occurrence: run.occurrence_id, token: run.lease_token, said: 60_000 };
+        rig.engine.heartbeat(vec![beat]).await.unwrap().remove(0).unwrap();
+    }
+    rig.pass(59_000);
+    let tokens = |runs: &[ClaimedRun]| runs.iter().map(|run| run.lease_token).collect::<Vec<_>>();
+    let again = rig.engine.claim(QUEUE, &claim).await.unwrap();
+    assert_eq!(tokens(&again), tokens(&first));
+    assert!(again[0].lease_expires_at > first[0].lease_expires_at, "as heartbeats made it");
+    let rig = rig.restart().await;
+    let mut after = rig.engine.claim(QUEUE, &claim).await.unwrap();
+    assert_eq!(tokens(&after), tokens(&first));
+    for (run, before) in after.iter_mut().zip(&first) {
+        run.lease_expires_at = before.lease_expires_at;
+    }
+    assert_eq!(after, first, "the same in everything else");
+    for run in &first {
+        assert_eq!(rig.complete(run).await, Ok(State::Succeeded));
+    }
+    let other = rig.engine.claim(QUEUE, &claim).await.unwrap();
+    assert!(!other.is_empty() && other.iter().all(|run| !tokens(&first).contains(&run.lease_token)), "it is over");
     rig.engine.stop().await.unwrap();
 }
 

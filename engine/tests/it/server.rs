@@ -62,6 +62,10 @@ impl Server {
 
     fn listen(mut command: Command, address: &str, data: &Path, more: &[&str]) -> Self {
         command.args(["serve", "--listen", address, "--data"]).arg(data).args(more);
+        // Every server that is tried writes snapshots while it works.
+        if !more.contains(&"--snapshot-bytes") {
+            command.args(["--snapshot-bytes", "64KiB"]);
+        }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -234,6 +234,12 @@ fn check_end(body: &[u8], hash: &Xxh3, size: Size) -> Result<(), Fault> {
 mod tests {
     use super::*;
 
+    const GOLDEN: &str = concat!(
+        "4357534e41500d0a01000100000000000707070707070707070707070707070709000000000000000500000000000000",
+        "00000000000000000000000056d8f4e70300000014aaeb77ec8bf9056f6e650300000033d7d73ea68ab57d74776f0000",
+        "00000a2c01b669a5c6f8020000000000000006000000000000007a997434849d9949e643bffff5b3a76e",
+    );
+
     fn identity() -> Identity {
         let (log_id, key) = (LogId([7; 16]), LogKey::new([3; 16]));
         Identity { log_id, key, created_wall_ms: 0, newest_segment_seq: 1 }
@@ -266,6 +272,13 @@ mod tests {
         for chunks in [&[][..], &[&b"a"[..]], &[b"one", b"two", b"three"]] {
             assert_eq!(shown(&file(chunks)).unwrap(), chunks);
         }
+    }
+
+    /// What is written today must be what was written then, and be read for ever.
+    #[test]
+    fn the_bytes_are_the_golden_ones() {
+        let hex = file(&[b"one", b"two"]).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(hex, GOLDEN);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! two newest are kept. Segments whose records are all in the *older* of them leave `wal/`: into the archive, or away.
 
 mod archive;
-mod format;
+pub(crate) mod format;
 mod keep;
 mod load;
 mod write;

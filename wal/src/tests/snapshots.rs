@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::world::{Shown, World, check, layout, options, segment_path};
 use crate::sim::{Rng, SimFs};
-use crate::{Archive, Ending, Log, Lsn, OpenError, Options, OsFs, Records, SnapshotError, State, Urgency, read_past};
+use crate::{
+    Archive, Ending, Log, Lsn, OpenError, Options, OsFs, Records, SnapshotError, State, Urgency, read_past, repair,
+};
 
 /// Commits until `snapshots` snapshots were taken, several segments apart.
 fn world(snapshots: u64) -> (SimFs, World) {
@@ -69,7 +71,7 @@ fn a_damaged_newest_snapshot_is_passed_over_and_nothing_is_missing() {
         damaged.overwrite(&path, &flipped).unwrap();
         let again = check(&damaged, world.durable(), world.durable(), &|| format!("bit {bit}"));
         assert_eq!(again.recovered.snapshot, Some(Lsn(54)));
-        assert_eq!(again.recovered.damaged_snapshots, [path.clone()]);
+        assert_eq!(again.recovered.damaged_snapshots, std::slice::from_ref(&path));
     }
     for length in [0, 10, 64, bytes.len() - 1] {
         let damaged = fs.restart();
@@ -315,4 +317,90 @@ fn a_poisoned_log_takes_no_snapshot() {
     assert!(!waiting.is_finished(), "it waits for its records");
     drop(log);
     assert!(matches!(waiting.join().unwrap(), Err(SnapshotError::LogEnded)));
+}
+
+#[test]
+fn a_sound_log_whose_beginning_has_gone_is_left_as_it_is_by_a_repair() {
+    let (fs, _) = world(4);
+    let image = fs.restart();
+    let before = image.files();
+    let repaired = repair(&image, std::path::Path::new(super::world::ROOT)).unwrap();
+    assert!(repaired.damages.is_empty() && repaired.given_up.is_none(), "{repaired:?}");
+    for (path, bytes) in before.iter().filter(|(path, _)| !path.ends_with("LOCK")) {
+        assert!(image.read(path).is_some_and(|now| now == **bytes), "{} changed", path.display());
+    }
+}
+
+/// Every block of every segment: what the newest snapshot holds costs nothing, and a repaired log opens with a prefix.
+#[test]
+fn a_repair_keeps_what_is_before_the_damage_or_touches_nothing() {
+    let (fs, mut world) = world(4);
+    for _ in 0..9 {
+        world.commit(3).unwrap();
+    }
+    let root = std::path::Path::new(super::world::ROOT);
+    let (mut unharmed, mut repaired, mut beyond) = (0, 0, 0);
+    for name in files_in(&fs, &layout().wal).iter().filter(|name| name.ends_with(".wal")) {
+        let path = layout().wal.join(name);
+        let bytes = fs.read(&path).unwrap();
+        for at in (20..bytes.len()).step_by(4096) {
+            let image = fs.restart();
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 1;
+            image.overwrite(&path, &damaged).unwrap();
+            if World::open(&image.restart()).is_ok() {
+                unharmed += 1;
+                continue;
+            }
+            let before = image.files();
+            match repair(&image, root) {
+                Ok(repair) => {
+                    let again = World::open(&image).unwrap_or_else(|error| panic!("{name} at {at}: {error}"));
+                    assert!(again.durable() <= world.durable() && again.durable() >= repair.kept.0, "{name} at {at}");
+                    assert!(again.durable() >= 81, "{name} at {at}: the older snapshot is still there");
+                    repaired += 1;
+                }
+                Err(OpenError::BeyondRepair { .. }) => {
+                    let gone = before.iter().filter(|(path, _)| image.read(path).is_none()).count();
+                    assert_eq!(gone, 0, "{name} at {at}");
+                    beyond += 1;
+                }
+                Err(error) => panic!("{name} at {at}: {error}"),
+            }
+        }
+    }
+    println!("{unharmed} unharmed, {repaired} repaired, {beyond} beyond repair");
+    assert!(repaired > 10 && unharmed > 0);
+}
+
+/// A damaged snapshot that counted as kept would let the good one go, and the records behind it.
+#[test]
+fn a_damaged_snapshot_is_moved_away_and_is_not_one_of_the_two_that_are_kept() {
+    let (fs, _) = world(3);
+    let path = layout().snapshot(Lsn(81));
+    fs.overwrite(&path, b"nothing").unwrap();
+    let image = fs.restart();
+    let mut world = World::open(&image).unwrap();
+    assert_eq!(image.read(&layout().quarantine.join(path.file_name().unwrap())).unwrap(), b"nothing");
+    world.commit(3).unwrap();
+    world.snapshot(&mut Rng::new(1)).unwrap();
+    let newest = layout().snapshot(Lsn(world.durable()));
+    image.overwrite(&newest, b"nothing").unwrap();
+    let again = check(&image.restart(), world.durable(), world.durable(), &|| "the newest as well".to_owned());
+    assert_eq!(again.recovered.snapshot, Some(Lsn(54)));
+}
+
+#[test]
+fn a_repair_of_a_log_that_lost_what_its_snapshot_has_seen_goes_back_to_the_one_before() {
+    let (fs, mut world) = world(2);
+    let image = fs.restart();
+    world.commit(3).unwrap();
+    world.snapshot(&mut Rng::new(1)).unwrap();
+    let newest = layout().snapshot(Lsn(world.durable()));
+    image.overwrite(&newest, &fs.read(&newest).unwrap()).unwrap();
+    let repaired = repair(&image, std::path::Path::new(super::world::ROOT)).unwrap();
+    assert_eq!(repaired.given_up, Some((Lsn(57), Lsn(59))));
+    assert_eq!(repaired.quarantined.len(), 1);
+    let again = World::open(&image).unwrap();
+    assert_eq!((again.recovered.snapshot, again.durable()), (Some(Lsn(54)), 56));
 }

@@ -184,7 +184,7 @@ impl Import<'_> {
 
     fn refuse(&mut self, number: u64, why: &str) {
         self.tally.refused += 1;
-        let why: String = why.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let why: String = why.chars().map(|c| if super::show::is_acted_on(c) { '?' } else { c }).collect();
         self.bar.suspend(|| note(format_args!("line {number}: {why}")));
     }
 

@@ -237,11 +237,17 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
+/// Control characters, and marks that turn the direction of what follows.
+pub(in crate::cli) fn is_acted_on(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A value in one line, without anything that a terminal would act on.
 fn sentence(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        Value::String(text) => text.chars().map(|c| if is_acted_on(c) { '?' } else { c }).collect(),
         value => value.to_string(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use countwheel_wal::{Corruption, Ending, Inspection, OsFs, read_past};
+use countwheel_wal::{Corruption, Ending, Entry, Inspection, OsFs, Replay, read_past};
 use indicatif::ProgressBar;
 
 use crate::{
@@ -101,17 +101,39 @@ impl Logs {
         }
         // Hidden where nobody looks at a terminal.
         let progress = ProgressBar::new_spinner();
-        let read = read_past(&OsFs, dir, &mut |entry: countwheel_wal::Entry<'_>| {
-            if entry.lsn.0 % STEP == 0 {
-                progress.set_message(format!("shard {shard}: record {}", entry.lsn));
-                progress.tick();
-            }
-            chronicle.take(Lsn(entry.lsn.0), entry.kind, entry.body).map_err(|error| error.to_string())
-        });
+        let read = read_past(&OsFs, dir, &mut Following { shard, chronicle, progress: &progress });
         progress.finish_and_clear();
         covered.fill(read.map_err(|source| PastError::Log { dir: dir.clone(), source })?);
         covered.span = chronicle.span();
         Ok(covered)
+    }
+}
+
+/// A chronicle while a log is shown to it.
+struct Following<'a> {
+    shard: u16,
+    chronicle: &'a mut Chronicle,
+    progress: &'a ProgressBar,
+}
+
+impl Replay for Following<'_> {
+    fn restart(&mut self, at: countwheel_wal::Lsn) -> Result<(), String> {
+        Err(format!(
+            "the records up to {at} have left the archive, and without them what came later cannot be told: ask a copy \
+             that was made before, and keep the archive for longer (--archive)"
+        ))
+    }
+
+    fn chunk(&mut self, _: &[u8]) -> Result<(), String> {
+        Err("a chronicle begins with the first record".to_owned())
+    }
+
+    fn record(&mut self, entry: Entry<'_>) -> Result<(), String> {
+        if entry.lsn.0 % STEP == 0 {
+            self.progress.set_message(format!("shard {}: record {}", self.shard, entry.lsn));
+            self.progress.tick();
+        }
+        self.chronicle.take(Lsn(entry.lsn.0), entry.kind, entry.body).map_err(|error| error.to_string())
     }
 }
 

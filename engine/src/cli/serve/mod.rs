@@ -62,14 +62,15 @@ struct Plan {
 /// Runs the command.
 pub(crate) fn run(args: ServeArgs) -> ExitCode {
     log_to_stderr("info,actix_server=warn,actix_http=off");
-    let only_print = args.print_config;
-    let done = read(args).and_then(|(layers, plan)| match only_print {
-        true => {
-            say(layers.to_toml().trim_end());
-            Ok(())
-        }
-        false => System::new().block_on(serve(plan)),
-    });
+    let done = match args.print_config {
+        true => read(args).map(|(layers, _)| say(layers.to_toml().trim_end())),
+        false => System::new().block_on(async {
+            // Before anything else: whoever ends the process in its first moments ends it cleanly.
+            let signals = Signals::new().map_err(ServeError::Signals)?;
+            let (_, plan) = read(args)?;
+            serve(plan, signals).await
+        }),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(ServeError::Setting(error)) => misused(error),
@@ -128,9 +129,8 @@ fn transport(layers: &Layers, settings: &Settings) -> Result<Transport, SettingE
     }
 }
 
-async fn serve(plan: Plan) -> Result<(), ServeError> {
+async fn serve(plan: Plan, mut signals: Signals) -> Result<(), ServeError> {
     let Plan { start, listen, access, transport } = plan;
-    let mut signals = Signals::new().map_err(ServeError::Signals)?;
     if let Some(redis) = &start.redis {
         tracing::info!(url = redacted(&redis.url), prefix = redis.prefix, "queue on Redis Streams");
     }

@@ -83,7 +83,8 @@ impl Shard {
                 self.check(self.workers.number(&named.name).is_none(), || format!("worker {:?} again", named.name))?;
                 self.workers.push(&named.name);
             }
-            Record::Claimed(claimed) => self.apply_claimed(claimed)?,
+            Record::Claimed(claimed) => self.apply_claimed(claimed, None)?,
+            Record::ClaimedById(by_id) => self.apply_claimed(&by_id.claimed, Some(&by_id.claim_id))?,
             Record::RunsSucceeded(succeeded) => self.apply_succeeded(succeeded)?,
             Record::RunFailed(failed) => self.apply_failed(failed)?,
             Record::Waited(waited) => self.apply_waited(waited)?,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{
     Inconsistent, Shard,
-    claims::{CLAIM_LIMIT, LEASE_MS_AT_MOST},
+    claims::{CLAIM_ID_BYTES, CLAIM_LIMIT, LEASE_MS_AT_MOST},
     occurrences::{Holder, Occurrences},
+    repeats::ClaimKey,
 };
 use crate::kernel::{
     attempt::{Attempt, AttemptResult, Death, Resolution},
@@ -37,7 +38,7 @@ impl Shard {
         Ok(OccurrenceNo(number))
     }
 
-    pub(super) fn apply_claimed(&mut self, claimed: &Claimed) -> Result<(), Inconsistent> {
+    pub(super) fn apply_claimed(&mut self, claimed: &Claimed, id: Option<&str>) -> Result<(), Inconsistent> {
         let worker = self.workers.name(claimed.worker).map(Arc::clone);
         let Some(worker) = worker else {
             return Err(Inconsistent::new(self.lsn, format!("no worker {}", claimed.worker)));
@@ -47,12 +48,18 @@ impl Shard {
         let lease_ms = i64::try_from(claimed.lease_ms).unwrap_or(i64::MAX);
         let fits = named <= CLAIM_LIMIT as u64 && (1..=LEASE_MS_AT_MOST).contains(&lease_ms);
         self.check(fits, || format!("{named} leases of {lease_ms} ms"))?;
+        let fits = id.is_none_or(|id| (1..=CLAIM_ID_BYTES).contains(&id.len()));
+        self.check(fits, || format!("a claim's id has more than {CLAIM_ID_BYTES} bytes, or none"))?;
+        let key = id.map(|id| Arc::new(ClaimKey { worker: Arc::clone(&worker), id: id.into() }));
         let lsn = Lsn(self.lsn.0 + 1);
         for (number, index) in numbers_of(&claimed.occurrences).zip(0_u16..) {
             let claimable = [State::Scheduled, State::Enqueued, State::RetryWait];
             let number = self.check_state(number, &claimable, "claimed")?;
             let token = LeaseToken { shard: self.config.shard, lsn, index };
             self.begin_run(number, token, &worker, (lease_ms, claimed.is_in_process));
+            if let Some(key) = &key {
+                self.runs.set_claim(number, Some(key));
+            }
         }
         Ok(())
     }

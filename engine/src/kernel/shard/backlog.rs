@@ -1,7 +1,10 @@
 //! What is due and was not handed over: how much of it, in which lane, for how long.
 
 use super::Shard;
-use crate::kernel::{occurrence::Lane, time::UnixMs};
+use crate::kernel::{
+    occurrence::{Lane, OccurrenceNo, State},
+    time::UnixMs,
+};
 
 /// What is late by less than each of these goes into its bucket, in milliseconds; the last bucket is for the rest.
 pub const AGES_MS: [i64; 5] = [1_000, 10_000, 60_000, 600_000, 3_600_000];
@@ -55,11 +58,22 @@ impl Shard {
         let resends = self.resends.front().map(|(_, number)| (*number, self.resends.len()));
         let withheld = self.withheld.first().map(|number| (*number, self.withheld.len()));
         for (number, count) in [resends, withheld].into_iter().flatten() {
-            let row = self.occurrences.row(number);
-            let (lane, at) = row.map_or((Lane::Strict, now), |row| (row.lane, row.available_at));
+            let (lane, at) = self.waits_since(number).unwrap_or((Lane::Strict, now));
             backlog.count(lane, now.since(at), count);
         }
         backlog
+    }
+
+    /// Its lane, and since when an occurrence could have been handed over: one that is tried again, from the end of its
+    /// back-off on.
+    fn waits_since(&self, number: OccurrenceNo) -> Option<(Lane, UnixMs)> {
+        let row = self.occurrences.row(number)?;
+        let retried = self.runs.of(number).filter(|_| row.state == State::RetryWait);
+        let retry_at = retried.and_then(|run| {
+            let failed_at = run.attempts.last()?.finished_at?;
+            Some(failed_at.plus(i64::try_from(run.delay_ms?).unwrap_or(i64::MAX)))
+        });
+        Some((row.lane, retry_at.unwrap_or(row.available_at)))
     }
 
     /// How many occurrences wait to be handed over.
@@ -78,7 +92,7 @@ impl Shard {
     fn oldest_due(&self, now: UnixMs) -> Option<UnixMs> {
         let lines = [self.outbox.next_at(), self.due.oldest(), self.catch_up.oldest()];
         let numbers = self.resends.front().map(|(_, number)| number).into_iter().chain(self.withheld.first());
-        let numbers = numbers.filter_map(|number| self.occurrences.row(*number)).map(|row| row.available_at);
+        let numbers = numbers.filter_map(|number| self.waits_since(*number)).map(|(_, at)| at);
         let parked = self.parked.front().and_then(|schedule| self.schedule(*schedule).next);
         lines.into_iter().flatten().chain(numbers).chain(parked).min().filter(|at| *at <= now)
     }

@@ -11,7 +11,7 @@ use crate::kernel::{
     occurrence::{OccurrenceNo, Reason, State},
     overlap::Verdict,
     policy::{Effect, Overlap, Policies},
-    record::{Claimed, Held, Named, Record, Waited, runs_of},
+    record::{Claimed, ClaimedById, Held, Named, Record, Waited, runs_of},
     time::UnixMs,
 };
 
@@ -19,6 +19,9 @@ use crate::kernel::{
 pub const CLAIM_LIMIT: usize = 1_000;
 /// No lease lasts longer without a heartbeat.
 pub const LEASE_MS_AT_MOST: i64 = 86_400_000;
+
+/// A claim's id has at most this many bytes.
+pub const CLAIM_ID_BYTES: usize = 255;
 
 /// Who asks, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,8 @@ pub struct Claiming<'a> {
     pub lease_ms: u64,
     /// Whether the worker lives in the engine's own process: a restart ends its attempts.
     pub is_in_process: bool,
+    /// Under which id the claim can be repeated: 1 to [`CLAIM_ID_BYTES`] bytes.
+    pub claim_id: Option<&'a str>,
 }
 
 /// An attempt that may begin once the LSN of the answer is durable. [`Shard::entry`] has the rest.
@@ -140,6 +145,12 @@ impl Shard {
         self.occurrences.row(number).is_some_and(|row| row.state == State::Enqueued)
     }
 
+    /// How long the payload of an occurrence is; 0 where there is none.
+    #[must_use]
+    pub fn payload_bytes(&self, number: OccurrenceNo) -> usize {
+        self.occurrences.row(number).map_or(0, |row| self.payload_of(row).len())
+    }
+
     /// How much more a tenant may do than one of weight 1.
     #[must_use]
     pub fn weight(&self, tenant: u32) -> u32 {
@@ -198,8 +209,12 @@ impl Shard {
         let lease_ms = claiming.lease_ms.clamp(1, LEASE_MS_AT_MOST.unsigned_abs());
         let plain: Vec<u64> = batch.numbers.iter().map(|number| number.0).collect();
         let is_in_process = claiming.is_in_process;
-        let record = Claimed { worker, lease_ms, is_in_process, occurrences: runs_of(&plain) };
-        self.record(Record::Claimed(record), now, turn);
+        let claimed = Claimed { worker, lease_ms, is_in_process, occurrences: runs_of(&plain) };
+        let record = match claiming.claim_id {
+            None => Record::Claimed(claimed),
+            Some(id) => Record::ClaimedById(ClaimedById { claim_id: id.to_owned(), claimed }),
+        };
+        self.record(record, now, turn);
         turn.urge(Urgency::Prompt);
         self.counters.claimed += batch.numbers.len() as u64;
         for granted in answers[first..].iter_mut().flatten() {
@@ -207,7 +222,7 @@ impl Shard {
         }
     }
 
-    fn to_be_granted(&self, number: OccurrenceNo) -> Granted {
+    pub(super) fn to_be_granted(&self, number: OccurrenceNo) -> Granted {
         let row = self.occurrences.row(number).expect("it may run");
         let policies = self.policies_of(row.schedule, row.version);
         Granted {

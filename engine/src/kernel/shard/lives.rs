@@ -198,6 +198,9 @@ impl Shard {
         if matches!(before, State::Running | State::RetryWait) {
             self.runs.set_lapse(number, None);
         }
+        if before == State::Running {
+            self.runs.set_claim(number, None);
+        }
         if before == State::Held || state == State::Held {
             self.runs.set_held(tenant, number, state == State::Held);
         }

@@ -34,6 +34,7 @@ mod pace;
 mod people;
 mod plan;
 mod release;
+mod repeats;
 mod requests;
 mod runs;
 mod schedules;
@@ -53,7 +54,7 @@ use std::{
 
 pub use apply::Inconsistent;
 pub use backlog::{AGES_MS, DueBacklog};
-pub use claims::{CLAIM_LIMIT, ClaimRefusal, Claiming, Granted, LEASE_MS_AT_MOST};
+pub use claims::{CLAIM_ID_BYTES, CLAIM_LIMIT, ClaimRefusal, Claiming, Granted, LEASE_MS_AT_MOST};
 pub use commands::{CommandError, Creation, Target};
 pub use history::{HistoryPage, LookedUp};
 pub use listing::{ListingFilter, ListingPage};

@@ -95,20 +95,24 @@ impl Shard {
     pub fn heartbeat(&mut self, beats: &[Speaking<u64>], now: UnixMs) -> Answers<Beat> {
         let base = now.max(self.log_time);
         let mut rests_on = Lsn(0);
-        let answers = beats.iter().map(|beat| {
-            let number = self.leased(beat.occurrence, beat.token)?;
-            let lease_ms = i64::try_from(beat.said).unwrap_or(i64::MAX).clamp(1, super::claims::LEASE_MS_AT_MOST);
-            let expires_at = base.plus(lease_ms);
-            let schedule = self.occurrences.row(number).expect("it is leased").schedule;
-            rests_on = rests_on.max(self.schedule(schedule).changed);
-            self.runs.set_lapse(number, Some(self.elapsed_ms.saturating_add(lease_ms)));
-            let run = self.runs.of_mut(number).expect("it is leased");
-            if let Some(attempt) = run.attempts.last_mut() {
-                attempt.lease_expires_at = expires_at;
-            }
-            Ok(Beat { lease_expires_at: expires_at, cancel_requested: run.stop_asked })
-        });
-        (answers.collect(), rests_on)
+        let answers: Vec<_> = beats
+            .iter()
+            .map(|beat| {
+                let number = self.leased(beat.occurrence, beat.token)?;
+                let lease_ms = i64::try_from(beat.said).unwrap_or(i64::MAX).clamp(1, super::claims::LEASE_MS_AT_MOST);
+                let expires_at = base.plus(lease_ms);
+                let schedule = self.occurrences.row(number).expect("it is leased").schedule;
+                rests_on = rests_on.max(self.schedule(schedule).changed);
+                self.runs.set_lapse(number, Some(self.elapsed_ms.saturating_add(lease_ms)));
+                let run = self.runs.of_mut(number).expect("it is leased");
+                if let Some(attempt) = run.attempts.last_mut() {
+                    attempt.lease_expires_at = expires_at;
+                }
+                Ok(Beat { lease_expires_at: expires_at, cancel_requested: run.stop_asked })
+            })
+            .collect();
+        self.counters.stale_tokens += answers.iter().filter(|answer| answer.is_err()).count() as u64;
+        (answers, rests_on)
     }
 
     /// The occurrence whose lease the token holds.

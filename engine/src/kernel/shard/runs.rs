@@ -3,10 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
+    sync::Arc,
 };
 
 use super::{
     people::PilePlace,
+    repeats::{ByClaim, ClaimKey},
     snapshot::cut::{Cut, CutMap},
     unsettled::Unsettled,
 };
@@ -36,6 +38,8 @@ pub(super) struct Run {
     pub(super) lease_ms: i64,
     /// Whether a restart of the engine ends its attempt.
     pub(super) is_in_process: bool,
+    /// The claim under whose id it runs, if its worker gave one.
+    pub(super) claim: Option<Arc<ClaimKey>>,
     /// A call came while it ran: what it becomes unless it succeeds.
     pub(super) called_off: Option<Reason>,
     /// It was asked to stop.
@@ -112,6 +116,7 @@ pub(super) struct Runs {
     held: BTreeSet<(u32, OccurrenceNo)>,
     /// Derived: leases and back-offs by their end in elapsed time.
     lapses: BTreeSet<(i64, OccurrenceNo)>,
+    by_claim: ByClaim,
 }
 
 impl Runs {
@@ -233,6 +238,30 @@ impl Runs {
         if let Some(at_ms) = at_ms {
             self.lapses.insert((at_ms, number));
         }
+    }
+
+    /// The run is one of that claim's, or of none any more.
+    pub(super) fn set_claim(&mut self, number: OccurrenceNo, key: Option<&Arc<ClaimKey>>) {
+        if key.is_none() && self.by_claim.is_empty() {
+            return;
+        }
+        let before = self.of(number).and_then(|run| run.claim.clone());
+        if before.as_ref() == key {
+            return;
+        }
+        let Some(run) = self.by_number.get_mut(&number) else { return };
+        run.claim = key.cloned();
+        if let Some(before) = before {
+            self.by_claim.remove(&before, number);
+        }
+        if let Some(key) = key {
+            self.by_claim.insert(key, number);
+        }
+    }
+
+    /// What runs under a claim's id.
+    pub(super) const fn by_claim(&self) -> &ByClaim {
+        &self.by_claim
     }
 
     /// The first lease or back-off that ends.

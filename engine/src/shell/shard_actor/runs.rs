@@ -11,23 +11,32 @@ use crate::{
         gate::Lsn,
         id::OccurrenceId,
         occurrence::{OccurrenceNo, QueueNo},
+        resolve::PAYLOAD_LIMIT,
         shard::{ClaimRefusal, Claiming, Granted, RunError, Shard, Speaking, Turn},
         time::UnixMs,
     },
     shell::{
         ask::ReplyTo,
         local_queue::{LocalQueue, Tenants},
-        run_ask::{Claimant, ClaimedRun, RunAsk, Served},
+        run_ask::{CLAIM_BYTES, Claimant, ClaimedRun, RunAsk, Served},
     },
 };
 
 /// A claim looks at no more occurrences than so many times what it may get, when none of them may run.
 const ROUNDS: usize = 4;
+/// What a claim takes has no more payload than this before its last run, so that an answer has [`CLAIM_BYTES`] at most.
+const BYTES_BEFORE_LAST: usize = CLAIM_BYTES - PAYLOAD_LIMIT;
 
 impl ShardActor {
     pub(super) fn ask_run(&mut self, ask: RunAsk) {
         match ask {
             RunAsk::ClaimNext { queue, max, claimant, reply } => self.claim_next(&queue, max, &claimant, reply),
+            RunAsk::ClaimedBefore { queue, worker, claim_id, reply } => {
+                // Nothing is written, and a lease that stands is answered on a full disk too.
+                let (granted, lsn) = self.decide(|shard, _, _| shard.claimed_before(&queue, &worker, &claim_id));
+                let runs = granted.into_iter().map(|granted| claimed(&self.shard, granted)).collect();
+                self.answer(reply, lsn, runs);
+            }
             RunAsk::ClaimOne { id, schedule, queue, claimant, reply } => {
                 self.hear();
                 // An engine that was taken over cannot know what there is by now: its 404 would settle an entry.
@@ -118,20 +127,22 @@ impl ShardActor {
             drop(reply.send(Err(trouble)));
             return;
         }
-        let (mut served, mut rests_on) = (Served::default(), Lsn(0));
+        let (mut served, mut bytes, mut rests_on) = (Served::default(), 0_usize, Lsn(0));
         let number = self.shard.queue_number(queue);
         for _ in 0..ROUNDS {
             let Some((local, number)) = self.backend.local().zip(number) else { break };
-            let taken = local.take(number, max - served.runs.len(), &ShardTenants(&self.shard));
+            let bytes_left = BYTES_BEFORE_LAST - bytes;
+            let taken = local.take(number, max - served.runs.len(), bytes_left, &ShardTenants(&self.shard));
             served.has_more = !taken.is_empty() && local.waiting_in(number) > 0;
             if taken.is_empty() {
                 break;
             }
             let (runs, lsn) = self.claim_taken(&taken, claimant);
+            bytes += runs.iter().map(|run| run.payload.len()).sum::<usize>();
             served.runs.extend(runs);
             rests_on = rests_on.max(lsn);
             // Asking on for nothing would find nothing, and say that there is no more.
-            if served.runs.len() == max {
+            if served.runs.len() == max || bytes > BYTES_BEFORE_LAST {
                 break;
             }
         }
@@ -176,7 +187,12 @@ impl ShardActor {
 }
 
 fn claiming(claimant: &Claimant) -> Claiming<'_> {
-    Claiming { worker: &claimant.worker, lease_ms: claimant.lease_ms, is_in_process: claimant.is_in_process }
+    Claiming {
+        worker: &claimant.worker,
+        lease_ms: claimant.lease_ms,
+        is_in_process: claimant.is_in_process,
+        claim_id: claimant.claim_id.as_deref(),
+    }
 }
 
 fn claimed(shard: &Shard, granted: Granted) -> ClaimedRun {
@@ -237,5 +253,9 @@ impl Tenants for ShardTenants<'_> {
 
     fn run_room(&self, tenant: u32) -> usize {
         self.0.run_room(tenant)
+    }
+
+    fn weighs_bytes(&self, number: OccurrenceNo) -> usize {
+        self.0.payload_bytes(number)
     }
 }

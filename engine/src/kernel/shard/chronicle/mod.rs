@@ -201,6 +201,7 @@ impl Chronicle {
             Record::Lost(lost) => self.lost(&lost),
             Record::Settled(settled) => self.settled(&settled),
             Record::Claimed(claimed) => self.claimed(&claimed)?,
+            Record::ClaimedById(by_id) => self.claimed(&by_id.claimed)?,
             Record::RunsSucceeded(succeeded) => self.succeeded(succeeded)?,
             Record::RunFailed(failed) => self.failed(failed)?,
             Record::Waited(waited) => self.waited(waited)?,

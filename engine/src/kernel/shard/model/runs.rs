@@ -46,6 +46,11 @@ pub(super) fn derived_state(shard: &Shard) {
     }
     let expected: BTreeSet<_> = shard.runs.iter().filter_map(|(n, run)| Some((run.lapses_at_ms?, n))).collect();
     assert!(shard.runs.lapses().eq(expected), "each lease and back-off is found once");
+    let mut under_ids: Vec<_> = shard.runs.iter().filter_map(|(n, run)| Some((run.claim.as_deref()?, n))).collect();
+    under_ids.sort_unstable();
+    assert!(shard.runs.by_claim().iter().eq(under_ids.iter().copied()), "each run is found by its claim");
+    let is_running = |n| shard.occurrences.row(n).is_some_and(|row| row.state == State::Running);
+    assert!(under_ids.iter().all(|(_, n)| is_running(*n)), "a claim's id ends with its runs: {under_ids:?}");
 }
 
 /// A run as the log remembers it.

@@ -22,8 +22,12 @@ pub(super) struct Lease {
     ends_at_ms: i64,
     /// Where its result was said to be when it was completed.
     completed: Option<Option<String>>,
+    /// Whose claim it was, under which id, if any.
+    claim: Option<(&'static str, &'static str)>,
 }
 
+const QUEUES: [&str; 2] = ["one", "two"];
+const WORKERS: [&str; 2] = ["w1", "w2"];
 const LEASES_MS: [u64; 4] = [1, 500, 5_000, 60_000];
 
 impl World {
@@ -38,15 +42,51 @@ impl World {
         let sent: Vec<_> = picked.into_iter().map(|(_, _, sent)| sent).collect();
         let lease_ms = LEASES_MS[script.below(LEASES_MS.len())];
         let is_in_process = self.config.is_embedded && script.chance(100);
-        self.claim_sent(&sent, lease_ms, is_in_process);
+        let claim_id = script.chance(80).then(|| ["one", "two"][script.below(2)]);
+        self.claim_sent(&sent, lease_ms, is_in_process, claim_id);
+        if claim_id.is_some() {
+            self.repeat_claims();
+        }
     }
 
-    fn claim_sent(&mut self, sent: &[(OccurrenceId, u32)], lease_ms: u64, is_in_process: bool) {
+    /// Claims under an id answer what still runs under it, with the tokens and the ends that the leases have.
+    pub(super) fn repeat_claims(&self) {
+        let mut answered = Vec::new();
+        for (queue, worker, id) in QUEUES
+            .iter()
+            .flat_map(|queue| WORKERS.iter().flat_map(move |worker| ["one", "two"].map(|id| (*queue, *worker, id))))
+        {
+            let (granted, rests_on) = self.shard.claimed_before(queue, worker, id);
+            assert!(granted.is_sorted_by(|a, b| a.token < b.token) && granted.iter().all(|g| g.token.lsn <= rests_on));
+            for again in granted {
+                assert_eq!(self.shard.queue_of(again.occurrence_id), Some(queue));
+                answered.push((again.token, Some((worker, id))));
+            }
+        }
+        answered.sort_unstable();
+        let stands = |lease: &&Lease| {
+            let run = self.shard.runs.of(lease.number);
+            let is_latest = run.is_some_and(|run| run.token == Some(lease.token));
+            lease.claim.is_some() && self.is_valid(lease) && is_latest && self.state_of(lease.number) == State::Running
+        };
+        let mut expected: Vec<_> = self.leases.iter().filter(stands).map(|lease| (lease.token, lease.claim)).collect();
+        expected.sort_unstable();
+        assert_eq!(answered, expected);
+    }
+
+    fn claim_sent(
+        &mut self,
+        sent: &[(OccurrenceId, u32)],
+        lease_ms: u64,
+        is_in_process: bool,
+        claim_id: Option<&'static str>,
+    ) {
         let known = |(id, _): &(OccurrenceId, u32)| self.shard.occurrences.number(*id).expect("what was sent is known");
         let numbers: Vec<OccurrenceNo> = sent.iter().map(known).collect();
         let now = self.command_time();
         let mut turn = Turn::default();
-        let claiming = Claiming { worker: ["w1", "w2"][sent.len() % 2], lease_ms, is_in_process };
+        let worker = WORKERS[sent.len() % 2];
+        let claiming = Claiming { worker, lease_ms, is_in_process, claim_id };
         let (answers, _) = self.shard.claim(&numbers, &claiming, now, &mut turn);
         let is_alone = answers.iter().flatten().count() == 1;
         for ((answer, number), sent) in answers.into_iter().zip(numbers).zip(sent) {
@@ -66,6 +106,7 @@ impl World {
                         token: granted.token,
                         ends_at_ms: self.boottime_ms + i64::try_from(lease_ms).expect("a minute"),
                         completed: None,
+                        claim: claim_id.map(|id| (worker, id)),
                     });
                 }
                 Err(ClaimRefusal::NotHeard | ClaimRefusal::AlreadyRunning) => {}
@@ -216,7 +257,7 @@ impl World {
         let rows = self.shard.occurrences.iter();
         let waiting = rows.filter(|(_, row)| row.state == State::Enqueued && row.is_tracked);
         let sent: Vec<_> = waiting.map(|(number, row)| (row.id, self.shard.runs.made(number) + 1)).collect();
-        self.claim_sent(&sent, 60_000, false);
+        self.claim_sent(&sent, 60_000, false, None);
         let now = self.command_time();
         let mut turn = Turn::default();
         let valid: Vec<Lease> = self.leases.iter().filter(|lease| self.is_valid(lease)).cloned().collect();

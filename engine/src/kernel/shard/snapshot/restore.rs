@@ -22,6 +22,7 @@ use crate::kernel::{
         occurrences::{Holder, OccurrenceRow},
         open::GENERATIONS,
         plan::{Plan, intern},
+        repeats::ClaimKey,
         requests::{Answered, BackfillJob},
         runs::{Review, Run},
         schedules::{ScheduleRow, Superseded, Text},
@@ -294,7 +295,8 @@ impl Shard {
         };
         let is_running = state == State::Running;
         let fits = is_running == image.attempts.last().is_some_and(|attempt| attempt.result.is_none())
-            && (state == State::Dead) == image.died_at.is_some();
+            && (state == State::Dead) == image.died_at.is_some()
+            && (is_running || image.claim_id.is_none());
         self.check(fits, || format!("the run of occurrence {} is not {state:?}", image.occurrence))?;
         let review = image.review.as_ref().map(|review| Review {
             holds: review.holds.clone(),
@@ -311,6 +313,7 @@ impl Shard {
             token: image.token.map(|(lsn, index)| LeaseToken { shard, lsn: Lsn(lsn), index }),
             lease_ms: image.lease_ms,
             is_in_process: image.is_in_process,
+            claim: None,
             called_off: image.called_off,
             stop_asked: image.stop_asked,
             delay_ms: image.delay_ms,
@@ -322,6 +325,10 @@ impl Shard {
         };
         let fits = self.runs.restore(number, run);
         self.check(fits, || format!("the run of occurrence {} again", image.occurrence))?;
+        if let (Some(id), Some(attempt)) = (image.claim_id, self.runs.of(number).and_then(|run| run.attempts.last())) {
+            let key = ClaimKey { worker: Arc::clone(&attempt.worker), id: id.into() };
+            self.runs.set_claim(number, Some(&Arc::new(key)));
+        }
         if let Some(at) = image.died_at {
             self.runs.set_dead(tenant, number, Some(base.plus(at)));
         }

@@ -130,6 +130,7 @@ impl Imaged<OccurrenceNo> for Run {
             is_replayed: self.is_replayed,
             died_at: self.died_at.map(|at| at.since(base)),
             review: self.review.as_deref().map(|review| review_image(review, base)),
+            claim_id: self.claim.as_deref().map(|claim| &*claim.id),
         };
         Image::Run(image).encode(out);
     }

@@ -15,6 +15,7 @@ mod odd_runs;
 mod overlap;
 mod pace;
 mod policies;
+mod repeats;
 mod requests;
 mod retries;
 mod rig;

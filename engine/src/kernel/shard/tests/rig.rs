@@ -51,6 +51,8 @@ pub(super) struct Rig {
     pub(super) log: Vec<Record>,
     /// What was handed to the queue and not answered.
     pub(super) handed: Vec<OccurrenceNo>,
+    /// Under which id claims are made.
+    pub(super) claim_id: Option<&'static str>,
     config: Config,
     counter: u64,
     seen: usize,
@@ -72,7 +74,7 @@ impl Rig {
 
     pub(super) fn permitted(config: Config, permits: Box<dyn Permits>, now: UnixMs) -> Self {
         let shard = Shard::new(config.clone(), Arc::clone(&ZONES)).with_permits(permits);
-        let mut rig = Self { shard, log: Vec::new(), handed: Vec::new(), config, counter: 0, seen: 0 };
+        let mut rig = Self { shard, log: Vec::new(), handed: Vec::new(), claim_id: None, config, counter: 0, seen: 0 };
         rig.open(now);
         rig.shard.queue_ready();
         rig.records();
@@ -205,7 +207,8 @@ impl Rig {
     ) -> Vec<Result<Granted, ClaimRefusal>> {
         self.shard.set_elapsed(now.0);
         let numbers: Vec<OccurrenceNo> = numbers.iter().copied().map(OccurrenceNo).collect();
-        let claiming = Claiming { worker, lease_ms: LEASE_MS, is_in_process: worker == IN_PROCESS };
+        let claiming =
+            Claiming { worker, lease_ms: LEASE_MS, is_in_process: worker == IN_PROCESS, claim_id: self.claim_id };
         let mut answers = Vec::new();
         self.turn(|shard, turn| answers = shard.claim(&numbers, &claiming, now, turn).0);
         answers
