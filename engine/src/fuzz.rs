@@ -71,6 +71,27 @@ pub fn kernel(script: &[u8]) {
     run_kernel(script, &SHARED_ZONES);
 }
 
+/// Chunks of a snapshot: refused with a sentence, or a shard that opens and goes on.
+pub fn snapshot(chunks: &[u8]) {
+    crate::kernel::shard::model::restore_anything(chunks, &SHARED_ZONES);
+}
+
+/// What Redis might answer, as it comes over the wire, and as the fields of one entry: the engine and the client for
+/// consumers understand it, or say that it is nonsense.
+#[cfg(feature = "worker")]
+pub fn stream_entries(bytes: &[u8]) {
+    use redis::Value;
+    if let Ok(answer) = redis::parse_redis_value(bytes) {
+        crate::shell::redis_queue::read_anything(&answer);
+        crate::worker::read_anything(&answer);
+    }
+    let fields = bytes.split(|byte| *byte == 0).map(|field| Value::BulkString(field.to_vec())).collect();
+    let entry = Value::Array(vec![Value::BulkString(b"1-1".to_vec()), Value::Array(fields)]);
+    let page = Value::Array(vec![entry]);
+    crate::shell::redis_queue::read_anything(&page);
+    crate::worker::read_anything(&page);
+}
+
 /// A byte that chooses the call, then any bytes as its body: what was understood, or a refusal with a code and a field.
 #[cfg(feature = "server")]
 pub fn http_body(bytes: &[u8]) {
@@ -149,6 +170,37 @@ mod tests {
                 }
             }
             super::http_body(&bytes);
+        }
+    }
+
+    /// An entry as it should be, then with a wild byte here and there, cut, and doubled.
+    #[cfg(feature = "worker")]
+    #[test]
+    fn entries_of_streams_are_understood_or_nonsense() {
+        let id = "01a22f5a-1861-8bc8-bcbd-a2228934cccf";
+        let meta = format!("1 {id} 1 0 1793511000000 1793511000000 1 acme");
+        let fields = ["occurrence_id", id, "meta", &meta, "payload", "x"];
+        let wire: String = fields.iter().map(|field| format!("${}\r\n{field}\r\n", field.len())).collect();
+        let good = [fields.join("\0").into_bytes(), format!("*1\r\n*2\r\n$3\r\n1-1\r\n*6\r\n{wire}").into_bytes()];
+        let mut state = 0x1234_5678_9abc_def1_u64;
+        let mut draw = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize % below
+        };
+        for round in 0..20_000 {
+            let mut bytes = good[round % 2].clone();
+            for _ in 0..draw(4) {
+                let at = draw(bytes.len());
+                bytes[at] = draw(256) as u8;
+            }
+            match draw(4) {
+                0 => bytes.truncate(draw(bytes.len())),
+                1 => bytes.extend_from_within(..draw(200).min(good[round % 2].len())),
+                _ => {}
+            }
+            super::stream_entries(&bytes);
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::crash_point::crash_point;
 use crate::frame::{BLOCK_BYTES, BatchHeader};
 use crate::fs::{File, Fs, is_no_space, write_all_at, write_file_atomically, write_zeros_at};
 use crate::identity::Identity;
@@ -130,8 +131,10 @@ impl Appender {
     /// Ends the log cleanly and gives back the unused rest of its last segment.
     pub(crate) fn finish(&mut self, stamp: Stamp) -> Result<(), WriteError> {
         self.seal(stamp)?;
+        crash_point("shutdown.sealed");
         let active = &self.active;
         active.file.set_len(active.end).map_err(WriteError::io("cut", &active.path))?;
+        crash_point("shutdown.cut");
         if self.sync == SyncPolicy::Always {
             active.file.sync_all().map_err(WriteError::sync(&active.path))?;
         }
@@ -146,6 +149,7 @@ impl Appender {
     /// Seals the active segment and starts the next; may be done again after [`WriteError::NoSpace`].
     fn rotate(&mut self, stamp: Stamp, spares: &mut dyn SpareSource) -> Result<(), WriteError> {
         let spare = spares.take()?;
+        crash_point("rotate.spare_taken");
         match self.rotate_to(&spare, stamp) {
             Ok(header) => {
                 let path = self.layout.segment(header.first_lsn);
@@ -167,6 +171,7 @@ impl Appender {
 
     fn rotate_to(&mut self, spare: &Spare, stamp: Stamp) -> Result<SegmentHeader, WriteError> {
         self.seal(stamp)?;
+        crash_point("rotate.sealed");
         let header = SegmentHeader {
             log_id: self.identity.log_id,
             segment_seq: self.active.header.segment_seq.saturating_add(1),
@@ -192,6 +197,7 @@ impl Appender {
             let (path, identity) = (self.layout.identity(), Identity { newest_segment_seq, ..self.identity });
             write_file_atomically(&*self.fs, &path, &identity.encode()).map_err(WriteError::io("written", &path))?;
             self.identity = identity;
+            crash_point("rotate.identity_written");
         }
         Ok(())
     }
@@ -231,9 +237,11 @@ impl Appender {
         };
         let (frame, head_crc) = batch.frame(&mut header, &self.identity.key);
         self.active.write_all(frame, self.sync)?;
+        crash_point("append.written");
         if self.sync == SyncPolicy::Always {
             self.active.file.sync_data().map_err(WriteError::sync(&self.active.path))?;
         }
+        crash_point("append.synced");
         self.active.end += frame.len() as u64;
         self.chain.step(&header, head_crc);
         self.durable = self.chain.next_lsn.previous();

@@ -71,6 +71,8 @@ mod snapshot;
 mod examine;
 mod repair;
 
+mod crash_point;
+
 mod error;
 mod options;
 
@@ -81,6 +83,8 @@ pub mod sim;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use self::crash_point::crash_point;
 pub use self::error::{AppendError, CloseError, Corruption, OpenError};
 pub use self::examine::{Ending, Inspection, inspect, read_past, verify};
 pub use self::fs::{DirLock, File, Fs, LockError, OsFs, write_file_atomically};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use crate::crash_point::crash_point;
 use crate::error::{AppendError, CloseError, OpenError};
 use crate::fs::Fs;
 use crate::health::{Health, Notify, State};
@@ -132,6 +133,7 @@ impl Log {
         if let Some(reason) = self.shared.health.poison() {
             return Err(AppendError::Poisoned { reason });
         }
+        crash_point("append.asked");
         let mut inner = self.shared.lock();
         let before = inner.queue.due();
         let last = inner.queue.push(records, due)?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use crate::appender::{Active, Appender, Start};
+use crate::crash_point::crash_point;
 use crate::error::{Corruption, OpenError};
 use crate::frame::BLOCK_BYTES;
 use crate::fs::{Fs, PartialWrite, read_full_at, write_all_at, write_file_atomically, write_zeros_at};
@@ -90,6 +91,7 @@ pub(crate) fn recover(
     let visit = &mut |entry: Entry<'_>| replay.record(entry);
     let end = read_behind(&**fs, layout, &identity, &found, loaded.at, &mut summaries, visit)?;
     check_witness(layout, loaded.at, end.as_ref())?;
+    crash_point("recover.read");
     remove_temporary(&**fs, &layout.wal, &found.temporary)?;
     remove_temporary(&**fs, &layout.snap, &unfinished)?;
     set_aside(&**fs, layout, &loaded.damaged)?;
@@ -105,6 +107,7 @@ pub(crate) fn recover(
     if identity != recovery.identity {
         write_identity(&**fs, layout, &identity)?;
     }
+    crash_point("recover.done");
     let recovered = Recovered {
         log_id: identity.log_id,
         last: chain.next_lsn.previous(),
@@ -324,9 +327,11 @@ impl Recovery<'_> {
         if was_cut {
             file.set_len(end.header.bytes).map_err(WriteError::io("extended", &path))?;
             file.sync_all().map_err(WriteError::sync(&path))?;
+            crash_point("recover.seal_extended");
         }
         write_all_at(&*file, &seal, seal_at).map_err(|partial| WriteError::io("written", &path)(partial.source))?;
         file.sync_all().map_err(WriteError::sync(&path))?;
+        crash_point("recover.seal_rewritten");
         if was_cut {
             file.set_len(end.walked.end).map_err(WriteError::io("cut", &path))?;
         }
@@ -383,6 +388,7 @@ pub(crate) fn quarantine(
     bytes.truncate(count);
     let quarantined = layout.cut(first_lsn, offset, crc32c::crc32c(&bytes));
     write_file_atomically(fs, &quarantined, &bytes).map_err(WriteError::io("written", &quarantined))?;
+    crash_point("recover.quarantined");
     Ok(Torn { path, offset, bytes: count as u64, quarantined })
 }
 
@@ -411,9 +417,12 @@ pub(crate) fn copy_prefix(
         write_all_at(&*file, &chunk[..piece], done).map_err(written)?;
         done += piece as u64;
     }
+    crash_point("recover.half_copied");
     write_zeros_at(&*file, end, header.bytes - end).map_err(WriteError::io("written", &tmp))?;
     file.sync_all().map_err(WriteError::sync(&tmp))?;
+    crash_point("recover.copy_synced");
     fs.rename(&tmp, &path).map_err(WriteError::io("renamed", &tmp))?;
+    crash_point("recover.renamed");
     fs.sync_dir(&layout.wal).map_err(WriteError::sync(&layout.wal))?;
     Ok(Active { file, path, header: *header, bytes: header.bytes, end, is_sealed: false })
 }

@@ -8,6 +8,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::crash_point::crash_point;
 use crate::fs::{File, Fs, write_all_at, write_zeros_at};
 use crate::identity::LogKey;
 use crate::name::Layout;
@@ -115,9 +116,12 @@ pub(crate) fn install(
     if sync == SyncPolicy::Always {
         spare.file.sync_data().map_err(WriteError::sync(&spare.path))?;
     }
+    crash_point("segment.header_synced");
     fs.rename(&spare.path, &path).map_err(WriteError::io("renamed", &spare.path))?;
+    crash_point("segment.renamed");
     if sync == SyncPolicy::Always {
         fs.sync_dir(&layout.wal).map_err(WriteError::sync(&layout.wal))?;
     }
+    crash_point("segment.dirsynced");
     Ok(())
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::appender::{Appender, Stamp};
 use crate::batch::Batch;
+use crate::crash_point::crash_point;
 use crate::health::Health;
 use crate::queue::{Due, Queue};
 use crate::stats::Meter;
@@ -173,6 +174,7 @@ impl Writer {
         loop {
             let started = Instant::now();
             let stamp = self.stamp();
+            crash_point("append.encoded");
             match self.appender.commit(&mut batch, stamp, &mut self.stock) {
                 Ok(()) => self.shared.meter.add_commit(started.elapsed()),
                 Err(error) => {
@@ -197,6 +199,7 @@ impl Writer {
         self.shared.durable.store(self.appender.durable().0, Ordering::Release);
         self.shared.health.set_blocked(false);
         self.shared.health.notify();
+        crash_point("append.published");
         Ok(())
     }
 

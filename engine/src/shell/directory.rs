@@ -56,6 +56,7 @@ impl Directory {
             return Err(OpenError::Refused { path: path.to_owned(), what: "it is not a directory".to_owned(), remedy });
         }
         make_dir(path).map_err(|source| io(path, source))?;
+        refuse_open_doors(path)?;
         let lock = DirLock::acquire(path).map_err(|error| match error {
             LockError::Held { holder, .. } => OpenError::Locked { path: path.to_owned(), holder },
             LockError::Io { path, source } => io(&path, source),
@@ -236,6 +237,24 @@ fn make_dir(path: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// Whoever can write here can put other logs in the place of ours, or links.
+fn refuse_open_doors(path: &Path) -> Result<(), OpenError> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = fs::metadata(path).map_err(|source| io(path, source))?;
+    let us = rustix::process::geteuid().as_raw();
+    let refused =
+        |what: String, remedy: &str| Err(OpenError::Refused { path: path.to_owned(), what, remedy: remedy.to_owned() });
+    if meta.mode() & 0o022 != 0 {
+        let what = format!("others than its owner may write there (mode {:o})", meta.mode() & 0o7777);
+        return refused(what, "run 'chmod go-w' on it, or choose a directory of the engine's own");
+    }
+    if meta.uid() != us && meta.uid() != 0 {
+        let what = format!("it belongs to user {}, the engine runs as user {us}", meta.uid());
+        return refused(what, "run 'chown' on it, or run the engine as its owner");
+    }
+    Ok(())
+}
+
 /// A directory without IDENTITY must not hold somebody's log.
 fn refuse_strangers(path: &Path) -> Result<(), OpenError> {
     for entry in fs::read_dir(path).map_err(|source| io(path, source))? {
@@ -314,6 +333,27 @@ mod tests {
         assert!(look_over(dir.path(), |_| None).unwrap_err().to_string().contains("missing"));
         let missing = Directory::open(dir.path(), None, 8, false).unwrap_err().to_string();
         assert!(missing.contains("shard-0001") && missing.contains("missing"), "{missing}");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_or_own_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data");
+        let open = || Directory::open(&path, Some(1), 8, false).map(|made| made.identity.shards);
+        assert_eq!(open().unwrap(), 1);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o700, "made for its owner alone");
+        for (mode, is_fine) in [(0o755, true), (0o775, false), (0o757, false), (0o777, false), (0o700, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let opened = open().map_err(|error| error.to_string());
+            assert_eq!(opened.is_ok(), is_fine, "{mode:o}: {opened:?}");
+            assert!(is_fine || opened.unwrap_err().contains("chmod go-w"));
+        }
+        if chown(&path, Some(4_242), None).is_err() {
+            return println!("skipped: only root can give a directory away");
+        }
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains("user 4242") && error.contains("chown"), "{error}");
     }
 
     #[test]

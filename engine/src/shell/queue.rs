@@ -69,6 +69,12 @@ pub enum QueueEvent {
         /// The last entry of ours that is still accounted for.
         survived: Option<EntryId>,
     },
+    /// Entries were removed from the stream that the queue did not remove. Whoever still needs what stood there asks by
+    /// [`Queue::read_back`]; then comes [`QueueEvent::Lost`] with nothing surviving, and what still stands.
+    Shortened {
+        /// The stream that is shorter than it was left.
+        stream: Stream,
+    },
     /// Every consumer group of the stream has acknowledged everything up to here, and all of that is recorded. Told
     /// when it has grown; a stream without groups has nobody who could.
     Settled {
@@ -115,6 +121,11 @@ pub trait Queue: Send {
 
     /// `Landed` up to here is durable in the log: the queue may drop what consumers have acknowledged up to it.
     fn recorded(&mut self, stream: Stream, through: EntryId);
+
+    /// Looks at everything in the stream, as after a loss. A queue that nobody else can reach has nothing to look at.
+    fn read_back(&mut self, stream: Stream) {
+        let _ = stream;
+    }
 
     /// What happened since the last call, oldest first.
     fn poll(&mut self, events: &mut Vec<QueueEvent>);

@@ -9,6 +9,7 @@ mod runs;
 use std::{collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, StreamHandler};
+use countwheel_wal::crash_point;
 use tokio::sync::Notify;
 
 use super::{
@@ -205,6 +206,7 @@ impl ShardActor {
                     self.shard.found(stream, &entries, added, now, turn);
                 }
                 QueueEvent::Lost { stream, survived } => self.shard.lost(stream, survived, now, turn),
+                QueueEvent::Shortened { stream } => self.shard.shortened(stream, now, turn),
                 QueueEvent::Settled { stream, through } => self.shard.settled(stream, through, now, turn),
                 QueueEvent::Ready => self.shard.queue_ready(),
                 QueueEvent::Away(Away { stream, reason }) => self.shard.queue_away(stream, reason, now),
@@ -219,6 +221,9 @@ impl ShardActor {
     fn carry_out(&mut self, turn: Turn) {
         self.shard.settle_counts();
         let Some(journal) = &mut self.journal else { return };
+        if !turn.records.is_empty() {
+            crash_point("turn.decided");
+        }
         journal.write(&turn);
         if turn.hasten {
             journal.hasten();
@@ -245,6 +250,9 @@ impl ShardActor {
         }
         if let Some(at) = turn.forget_staged {
             queue.forget_staged(at);
+        }
+        for stream in &turn.read_back {
+            queue.read_back(*stream);
         }
         self.announce();
         for (lsn, stream, entry) in turn.recorded {
@@ -298,12 +306,20 @@ impl ShardActor {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Answer(answer) => answer(),
-            Effect::Recorded(stream, entry) => self.backend.queue().recorded(stream, entry),
+            Effect::Answer(answer) => {
+                crash_point("answer.due");
+                answer();
+                crash_point("answer.given");
+            }
+            Effect::Recorded(stream, entry) => {
+                crash_point("enqueued.recorded");
+                self.backend.queue().recorded(stream, entry);
+            }
             Effect::Materialized(available_at) => {
                 self.metrics.materialization_lead.record(millis(available_at.since(self.time.now())));
             }
             Effect::Start(generation) => {
+                crash_point("start.generation_durable");
                 if let Some(journal) = &self.journal {
                     journal.log().set_generation(generation);
                 }
@@ -379,8 +395,10 @@ impl ShardActor {
 
     fn stop(&mut self) -> Result<(), String> {
         self.turn();
+        crash_point("shutdown.draining");
         self.backend.queue().close(CLOSE_LIMIT);
         self.hear();
+        crash_point("shutdown.queue_closed");
         self.snapshots.stop(&mut self.shard);
         let Some(journal) = self.journal.take() else { return Ok(()) };
         let closed = journal.close();

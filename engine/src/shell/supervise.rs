@@ -9,7 +9,7 @@ use std::{
 };
 
 use actix::{Actor, Addr, Arbiter, System};
-use countwheel_wal::{Archive, Entry, Log, LogId, Options, Replay, SyncPolicy};
+use countwheel_wal::{Archive, Entry, Log, LogId, Options, Replay, SyncPolicy, crash_point};
 use tokio::sync::{Notify, oneshot};
 
 use super::{
@@ -93,6 +93,7 @@ pub(crate) fn start(settings: Settings) -> Result<Running, OpenError> {
     directory.bind_logs(logs)?;
     let mut parts: Vec<Parts> = parts;
     agree(&mut parts, &ledger);
+    crash_point("start.opened");
     let statuses = parts.iter().map(|parts| parts.status.clone()).collect();
     let ((system, thread), shards) = start_system(parts)?;
     Ok(Running {
@@ -166,6 +167,7 @@ fn open_shard(
         .map_err(|source| OpenError::Log { shard: number, source: Box::new(source) })?;
     let Remembered { mut shard, bytes, .. } = reading;
     tracing::info!(shard = number, records = recovered.last.0, "log recovered");
+    crash_point("start.replayed");
     let reading = settings.clock.reading();
     let boot = boot_id();
     let time = EngineTime::new(shard.log_time(), reading_before(&shard, &boot, settings), reading);

@@ -248,3 +248,13 @@ fn unique(name: &str) -> String {
     let random = getrandom::u64().unwrap_or_default();
     format!("{name}-{}-{random:016x}", std::process::id())
 }
+
+/// For fuzzing: every reader of what a stream holds on one answer.
+pub(crate) fn read_anything(answer: &Value) {
+    let key: Arc<str> = "k".into();
+    let _ = entry::streams(answer, &HashSet::from([Arc::clone(&key)]));
+    if let Some(entries) = entry::entries(answer, &key) {
+        let Value::Array(all) = answer else { panic!("entries are a list") };
+        assert_eq!(entries.len(), all.len(), "no entry is left out in silence");
+    }
+}

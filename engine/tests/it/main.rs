@@ -5,8 +5,11 @@
 mod access;
 mod calendar;
 mod canned;
+mod cases;
 mod cli;
 mod config;
+#[cfg(feature = "redis")]
+mod crash_points;
 mod demo;
 mod embedded;
 mod examples;
@@ -34,7 +37,11 @@ mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_janitor;
 #[cfg(feature = "redis")]
+mod redis_matrix;
+#[cfg(feature = "redis")]
 mod redis_ownership;
+#[cfg(feature = "redis")]
+mod redis_removals;
 #[cfg(feature = "redis")]
 #[path = "../../../bench/src/redis_server.rs"]
 mod redis_server;
@@ -43,6 +50,7 @@ mod redis_storm;
 #[cfg(feature = "redis")]
 mod redis_view;
 mod runs;
+mod secrets;
 mod server;
 mod settings;
 mod snapshots;
@@ -50,10 +58,13 @@ mod snapshots;
 mod stand_in;
 #[cfg(feature = "redis")]
 mod streams;
+mod system_calls;
 #[cfg(feature = "redis")]
 mod tcp_proxy;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "redis")]
+mod two_engines;
 #[cfg(feature = "worker")]
 mod worker;
 #[cfg(all(feature = "worker", feature = "server"))]

@@ -57,6 +57,8 @@ pub(crate) struct Player<Q> {
     pub(crate) generation: u64,
     pub(crate) lost: Vec<(Stream, Option<EntryId>)>,
     pub(crate) found: usize,
+    /// What somebody else removed entries from.
+    pub(crate) shortened: Vec<Stream>,
     /// Up to where every group has acknowledged each stream.
     pub(crate) settled: BTreeMap<Stream, EntryId>,
     /// Whether `recorded` is told of everything that landed.
@@ -92,6 +94,7 @@ impl<Q: Queue> Player<Q> {
             generation: 0,
             lost: Vec::new(),
             found: 0,
+            shortened: Vec::new(),
             settled: BTreeMap::new(),
             records: true,
             releases: true,
@@ -190,6 +193,10 @@ impl<Q: Queue> Player<Q> {
                     self.landed.remove(&number);
                     self.held.insert(number);
                 }
+            }
+            QueueEvent::Shortened { stream } => {
+                self.shortened.push(stream);
+                self.queue.read_back(stream);
             }
             QueueEvent::Settled { stream, through } => {
                 let before = self.settled.insert(stream, through);

@@ -48,6 +48,18 @@ impl Server {
         Self::listen(countwheel(), &address.to_string(), data, more)
     }
 
+    /// The same with a command that may end the server before it listens: then how it ended.
+    pub(crate) fn try_launch(mut command: Command, data: &Path, more: &[&str]) -> Result<Self, ExitStatus> {
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        match address_in(&line) {
+            Some(address) => Ok(Self { child, address }),
+            None => Err(child.wait().unwrap()),
+        }
+    }
+
     fn listen(mut command: Command, address: &str, data: &Path, more: &[&str]) -> Self {
         command.args(["serve", "--listen", address, "--data"]).arg(data).args(more);
         // Every server that is tried writes snapshots while it works.
@@ -57,9 +69,23 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said = line.trim_end().strip_prefix("countwheel: listening on ").and_then(|url| url.split_once("://"));
-        let (_, address) = said.unwrap_or_else(|| panic!("said {line:?}"));
-        Self { child, address: address.parse().unwrap() }
+        let address = address_in(&line).unwrap_or_else(|| panic!("said {line:?}"));
+        Self { child, address }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// Where it listens.
@@ -85,6 +111,19 @@ impl Server {
 
     /// The same with headers.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        self.exchange(&self.request(method, path, headers, body))
+    }
+
+    /// The same to a server that may die meanwhile: its answer, if all of it came.
+    pub(crate) fn try_send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Reply> {
+        let reply = self.converse(&self.request(method, path, headers, body)).ok()?;
+        let (head, body) = reply.split_at(reply.windows(4).position(|four| four == b"\r\n\r\n")? + 4);
+        let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        (length.unwrap_or_default() == body.len()).then(|| Reply::read(&reply))
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -93,18 +132,27 @@ impl Server {
             head.push_str(&format!("Content-Length: {}\r\n", body.len()));
         }
         head.push_str("\r\n");
-        self.exchange(&[head.as_bytes(), body].concat())
+        [head.as_bytes(), body].concat()
     }
 
     /// Sends these bytes on a connection of their own and reads to its end.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Reply {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(bytes).unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        Reply::read(&reply)
+        Reply::read(&self.converse(bytes).unwrap())
     }
+
+    fn converse(&self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(bytes)?;
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply)?;
+        Ok(reply)
+    }
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let (_, address) = line.trim_end().strip_prefix("countwheel: listening on ")?.split_once("://")?;
+    address.parse().ok()
 }
 
 impl Drop for Server {

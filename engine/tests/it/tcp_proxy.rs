@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicUsize, Ordering::SeqCst},
     },
     thread,
 };
@@ -14,7 +14,9 @@ const UNLIMITED: i64 = i64::MAX;
 
 /// What both directions of all connections look at.
 struct Rules {
-    target: u16,
+    target: AtomicU16,
+    /// Nothing passes, in either direction, and nothing is closed.
+    is_frozen: AtomicBool,
     /// How many more bytes of answers pass before the connection is cut.
     answers: AtomicI64,
     /// How many more bytes of requests pass before the client is cut off; the rest is kept for the server.
@@ -22,6 +24,14 @@ struct Rules {
     cuts: AtomicUsize,
     /// What was kept, with the connections to the server over which it may still arrive.
     kept: Mutex<Vec<(TcpStream, Vec<u8>)>>,
+}
+
+impl Rules {
+    fn wait_while_frozen(&self) {
+        while self.is_frozen.load(SeqCst) {
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
 }
 
 /// Passes everything on to a port of this machine until told otherwise.
@@ -35,7 +45,8 @@ impl TcpProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let rules = Arc::new(Rules {
-            target,
+            target: AtomicU16::new(target),
+            is_frozen: AtomicBool::new(false),
             answers: AtomicI64::new(UNLIMITED),
             requests: AtomicI64::new(UNLIMITED),
             cuts: AtomicUsize::new(0),
@@ -65,6 +76,16 @@ impl TcpProxy {
         self.rules.requests.store(bytes, SeqCst);
     }
 
+    /// Later connections go to another port of this machine.
+    pub(crate) fn point_to(&self, target: u16) {
+        self.rules.target.store(target, SeqCst);
+    }
+
+    /// Lets nothing pass until told otherwise; connections stay open.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        self.rules.is_frozen.store(is_frozen, SeqCst);
+    }
+
     /// Cuts nothing any more.
     pub(crate) fn calm(&self) {
         self.rules.answers.store(UNLIMITED, SeqCst);
@@ -91,7 +112,7 @@ impl TcpProxy {
 }
 
 fn serve(rules: &Arc<Rules>, client: TcpStream) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", rules.target)) else { return };
+    let Ok(server) = TcpStream::connect(("127.0.0.1", rules.target.load(SeqCst))) else { return };
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
     let (client_in, server_in) = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -118,6 +139,7 @@ fn spend(budget: &AtomicI64, wanted: usize) -> (usize, bool) {
 fn answers(rules: &Rules, mut server: TcpStream, mut client: TcpStream) {
     let mut buffer = [0; 4_096];
     while let Ok(length @ 1..) = server.read(&mut buffer) {
+        rules.wait_while_frozen();
         let (passes, cut) = spend(&rules.answers, length);
         if client.write_all(&buffer[..passes]).is_err() || cut {
             if cut {
@@ -132,6 +154,7 @@ fn answers(rules: &Rules, mut server: TcpStream, mut client: TcpStream) {
 fn requests(rules: &Rules, mut client: TcpStream, mut server: TcpStream) {
     let mut buffer = [0; 4_096];
     while let Ok(length @ 1..) = client.read(&mut buffer) {
+        rules.wait_while_frozen();
         let (passes, cut) = spend(&rules.requests, length);
         if server.write_all(&buffer[..passes]).is_err() {
             break;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::write::SnapshotError;
+use crate::crash_point::crash_point;
 use crate::error::OpenError;
 use crate::fs::{EntryKind, File, Fs, read_full_at, write_all_at};
 use crate::identity::Identity;
@@ -170,6 +171,7 @@ fn compress(fs: &dyn Fs, layout: &Layout, from: &Path, bytes: u64, to: &Path) ->
             file.forget_cached();
             check_same(fs, from, bytes, &tmp)
         })
+        .map(|()| crash_point("archive.verified"))
         .and_then(|()| fs.rename(&tmp, to).map_err(SnapshotError::io("renamed", &tmp)));
     if settled.is_err() {
         // Space is what may be missing.

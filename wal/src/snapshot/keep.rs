@@ -6,6 +6,7 @@
 
 use super::archive::{archive_segment, retire};
 use super::write::SnapshotError;
+use crate::crash_point::crash_point;
 use crate::error::OpenError;
 use crate::fs::{EntryKind, Fs};
 use crate::identity::Identity;
@@ -85,11 +86,14 @@ fn prune(
         let path = layout.segment(pair[0]);
         if let Archive::Keep { .. } = archive {
             archive_segment(fs, layout, identity, pair[0])?;
+            crash_point("prune.archived");
         }
         fs.remove_file(&path).map_err(SnapshotError::io("removed", &path))?;
+        crash_point("prune.unlinked");
     }
     if going > 0 {
         fs.sync_dir(&layout.wal).map_err(SnapshotError::io("synced", &layout.wal))?;
+        crash_point("prune.dirsynced");
     }
     Ok(going as u64)
 }

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use super::format::{Encoder, Fault, Header, MAX_CHUNK_BYTES, Size, read};
 use super::keep::keep;
+use crate::crash_point::crash_point;
 use crate::fs::{File, Fs, is_no_space, write_all_at};
 use crate::identity::Identity;
 use crate::lsn::Lsn;
@@ -236,6 +237,7 @@ impl SnapshotFile {
             _ => {}
         }
         let file = fs.create_new(&path).map_err(SnapshotError::io("created", &path))?;
+        crash_point("snap.tmp_created");
         let mut piece = Vec::new();
         let header = Header { log_id: identity.log_id, lsn: at, created_wall_ms: wall_ms };
         let encoder = Encoder::begin(&header, identity.key, &mut piece);
@@ -285,15 +287,22 @@ impl SnapshotFile {
     ) -> Result<Size, SnapshotError> {
         let Self { at, layout, identity, path, file, encoder, mut piece, offset } = self;
         let size = encoder.end(&mut piece);
-        write_piece(&*file, &piece, offset, &path)?;
+        let half = piece.len() / 2;
+        write_piece(&*file, &piece[..half], offset, &path)?;
+        crash_point("snap.half_written");
+        write_piece(&*file, &piece[half..], offset + half as u64, &path)?;
         file.sync_all().map_err(SnapshotError::io("synced", &path))?;
+        crash_point("snap.synced");
         file.forget_cached();
         drop(file);
         durable()?;
         read_back(fs, &identity, &path, at)?;
+        crash_point("snap.verified");
         let name = layout.snapshot(at);
         fs.rename(&path, &name).map_err(SnapshotError::io("renamed", &path))?;
+        crash_point("snap.renamed");
         fs.sync_dir(&layout.snap).map_err(SnapshotError::io("synced", &layout.snap))?;
+        crash_point("snap.dirsynced");
         Ok(size)
     }
 

@@ -168,12 +168,30 @@ impl Shard {
             .collect()
     }
 
+    /// Somebody else removed entries. On a tracked queue what nobody has claimed must not be among them: it is looked
+    /// for, however long ago it was enqueued.
+    pub fn shortened(&mut self, stream: Stream, now: UnixMs, turn: &mut Turn) {
+        let all = Lost { stream: stream_number(stream), survived: None, since: self.since_ever(now) };
+        if self.settings.is_tracked(stream.queue.0) && !self.lost_rows(&all).is_empty() {
+            self.shortened.insert(stream);
+            turn.read_back.push(stream);
+        }
+    }
+
+    fn since_ever(&self, now: UnixMs) -> i64 {
+        UnixMs(0).since(now.max(self.log_time))
+    }
+
     /// The stream lost what it had accepted behind `survived`: it is sent again, as far back as the window reaches.
     pub fn lost(&mut self, stream: Stream, survived: Option<EntryId>, now: UnixMs, turn: &mut Turn) {
         let lost = Lost {
             stream: stream_number(stream),
             survived: survived.map(|entry| (entry.generation, entry.counter)),
-            since: now.minus(self.config.resend_window_ms).since(now.max(self.log_time)),
+            since: if self.shortened.remove(&stream) {
+                self.since_ever(now)
+            } else {
+                now.minus(self.config.resend_window_ms).since(now.max(self.log_time))
+            },
         };
         self.record(Record::Lost(lost), now, turn);
         turn.urge(Urgency::Prompt);

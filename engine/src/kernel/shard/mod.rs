@@ -251,6 +251,8 @@ pub struct Shard {
     at_live_limit: bool,
     queue: QueueState,
     streams_away: BTreeMap<Stream, StreamAway>,
+    /// What somebody else removed entries from, until it has been read back.
+    shortened: BTreeSet<Stream>,
     /// Due, but their stream takes nothing: kept until the queue is ready again.
     withheld: Vec<OccurrenceNo>,
     /// Occurrences below this number may stand in the queue without the log knowing: it has not been read back yet.
@@ -312,6 +314,7 @@ impl Shard {
             at_live_limit: false,
             queue: QueueState::Away { since: UnixMs::MIN, reason: "the queue is not connected yet".into() },
             streams_away: BTreeMap::new(),
+            shortened: BTreeSet::new(),
             withheld: Vec::new(),
             unread_below: OccurrenceNo(0),
             resend: BTreeSet::new(),

@@ -65,6 +65,8 @@ pub struct Turn {
     pub recorded: Vec<(Lsn, Stream, EntryId)>,
     /// Once the LSN is durable, the queue is to begin under this generation.
     pub start: Option<(Lsn, u64)>,
+    /// The queue is to look at everything that stands in these.
+    pub read_back: Vec<Stream>,
     /// Something due waits for the disk: everything queued is prompt now.
     pub hasten: bool,
     /// The turn's limit was reached: there is more to do at once.

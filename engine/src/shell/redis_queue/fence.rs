@@ -14,6 +14,7 @@
 
 use std::sync::PoisonError;
 
+use countwheel_wal::crash_point;
 use redis::Value;
 
 use super::{
@@ -122,6 +123,7 @@ impl Relay {
             if let Some(at_least) = self.generation_above(&found, claim && !self.claimed)? {
                 return Ok(TakeOver::GenerationNeeded(at_least));
             }
+            crash_point("relay.owner_judged");
             if let Some(fenced) = self.fence(link, which, &found, claim)? {
                 self.claimed = true;
                 return Ok(TakeOver::Done(fenced));

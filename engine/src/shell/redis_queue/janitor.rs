@@ -1,5 +1,5 @@
-//! What is done every 5 s: compare streams with what is known, tell and trim what all have acknowledged, watch the
-//! groups.
+//! What is done every 5 s: see that the streams are still ours, compare them with what is known, tell and trim what all
+//! have acknowledged, watch the groups.
 //!
 //! Only the janitor removes entries, and only those that are recorded as enqueued and that every group has
 //! acknowledged. A stream without groups is not trimmed, and a group that stands still never loosens the rule: it
@@ -7,13 +7,15 @@
 
 use std::time::{Duration, Instant};
 
+use countwheel_wal::crash_point;
 use redis::Value;
 
 use super::{
-    answer::{Group, Top, first_pending, groups},
+    answer::{Group, Top, first_pending, groups, map},
     fence::read_top,
     link::{Fault, Link, refuse},
     look::{Sight, compare},
+    owner::Verdict,
     relay::Relay,
     reply::Scope,
     stats::add,
@@ -34,20 +36,24 @@ impl Relay {
     /// One round. Nothing is in flight while it runs.
     pub(super) fn tidy(&mut self, link: &mut Link) -> Result<(), Fault> {
         let mut questions = Commands::default();
+        questions.add(&[b"HGETALL", self.engine_key.as_bytes()]);
         for track in &self.tracks {
             questions.add(&[b"XINFO", b"STREAM", &track.key]);
         }
-        let answers = link.ask_all(&questions)?;
+        let mut answers = link.ask_all(&questions)?.into_iter();
+        self.check_owner(answers.next().unwrap_or(Value::Nil))?;
         let mut with_groups = Vec::new();
         let mut reopened = false;
-        for (at, answer) in answers.into_iter().enumerate() {
+        for (at, answer) in answers.enumerate() {
             if self.tracks[at].standing == Standing::Shut {
                 self.reconsider(at, answer);
                 continue;
             }
             let top = self.inspect(link, at, answer)?;
+            let is_shortened = self.is_shortened(at, top.length);
             reopened |= self.judge_length(at, top.length);
-            if top.groups > 0 {
+            // What a group seems to have passed may have been taken from under it: the shard looks first.
+            if top.groups > 0 && !is_shortened {
                 with_groups.push((at, top));
             }
         }
@@ -57,6 +63,20 @@ impl Relay {
         self.trim(link, &with_groups)?;
         add(&self.gauges.janitor_rounds, 1);
         Ok(())
+    }
+
+    /// Whatever else the hash shows than us: the take-over judges it.
+    fn check_owner(&self, answer: Value) -> Result<(), Fault> {
+        let fields = map(&answer);
+        let verdict =
+            fields.map(|fields| self.identity.judge(&self.engine_key, &fields, self.generation, !self.claimed));
+        if verdict == Some(Verdict::Ours) {
+            return Ok(());
+        }
+        Err(Fault::Lost(format!(
+            "{} no longer shows this engine as owner of shard {}: another engine, or somebody's command, changed it",
+            self.engine_key, self.config.shard
+        )))
     }
 
     /// A foreign key may have made room.
@@ -86,6 +106,16 @@ impl Relay {
             ));
         }
         Ok(top)
+    }
+
+    /// Whether somebody else removed entries.
+    fn is_shortened(&mut self, at: usize, length: u64) -> bool {
+        let track = &self.tracks[at];
+        let is_shortened = length < track.length;
+        if is_shortened {
+            self.outbox.say(QueueEvent::Shortened { stream: track.stream });
+        }
+        is_shortened
     }
 
     /// Whether a full stream takes entries again.
@@ -125,6 +155,7 @@ impl Relay {
             }
             if track.trimmed_below < Some(below) {
                 track.trimmed_below = Some(below);
+                track.is_trimming = true;
                 trims.add(&[b"XTRIM", &track.key, b"MINID", b"=", &id_text(below)]);
                 trimmed.push(at);
             }
@@ -140,12 +171,20 @@ impl Relay {
                 "a consumer group has work and does not move: start consumers or remove it"
             );
         }
-        for (at, answer) in trimmed.into_iter().zip(link.ask_all(&trims)?) {
+        if !trimmed.is_empty() {
+            crash_point("trim.before");
+        }
+        let answers = link.ask_all(&trims)?;
+        if !trimmed.is_empty() {
+            crash_point("trim.after");
+        }
+        for (at, answer) in trimmed.into_iter().zip(answers) {
             if let Value::Int(count) = refuse(answer)? {
                 let count = usize::try_from(count).unwrap_or_default();
                 add(&self.gauges.entries_trimmed, count);
                 let track = &mut self.tracks[at];
                 track.length = track.length.saturating_sub(count as u64);
+                track.is_trimming = false;
             }
         }
         Ok(())

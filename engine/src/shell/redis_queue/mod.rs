@@ -189,6 +189,12 @@ impl Queue for RedisQueue {
         }
     }
 
+    fn read_back(&mut self, stream: Stream) {
+        if let Some(&index) = self.streams.get(&stream) {
+            self.tell(Command::ReadBack { stream: index });
+        }
+    }
+
     fn poll(&mut self, events: &mut Vec<QueueEvent>) {
         events.extend(self.events.try_iter());
     }
@@ -198,6 +204,16 @@ impl Queue for RedisQueue {
         self.tell(Command::Close { deadline: Instant::now() + limit, _done: done });
         // Nothing is ever sent: the thread drops its end when it has ended.
         let _ = ended.recv_timeout(limit);
+    }
+}
+
+/// For fuzzing: every reader of answers on one answer.
+#[cfg(feature = "worker")]
+pub(crate) fn read_anything(answer: &redis::Value) {
+    let _ = (answer::Top::read(answer), answer::groups(answer), answer::first_pending(answer), answer::map(answer));
+    if let Some(entries) = answer::page(answer) {
+        let redis::Value::Array(all) = answer else { panic!("a page is a list") };
+        assert_eq!(entries.len(), all.len(), "no entry is left out in silence");
     }
 }
 

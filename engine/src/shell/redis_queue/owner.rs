@@ -80,16 +80,20 @@ impl Identity {
                 self.shard
             ));
         };
-        let owner = field(&self.field("owner")).unwrap_or("nobody");
-        match (owner == self.owner, shown.cmp(&generation)) {
+        let owner = field(&self.field("owner"));
+        match (owner == Some(self.owner.as_str()), shown.cmp(&generation)) {
             (true, std::cmp::Ordering::Equal) => Verdict::Ours,
+            // No engine leaves its name out: somebody deleted ours.
+            (false, std::cmp::Ordering::Equal) if owner.is_none() && !first => Verdict::Claim,
             (_, std::cmp::Ordering::Less) => Verdict::Claim,
             (true, std::cmp::Ordering::Greater) => Verdict::GenerationNeeded(shown.saturating_add(1)),
             (false, _) if first => Verdict::GenerationNeeded(shown.saturating_add(1)),
             (false, _) => Verdict::Fenced(format!(
-                "shard {} of {key} was taken over by owner {owner} under generation {shown}, we are owner {} under \
+                "shard {} of {key} was taken over by owner {} under generation {shown}, we are owner {} under \
                  generation {generation}: two engines run on copies of one data directory; stop one of them",
-                self.shard, self.owner
+                self.shard,
+                owner.unwrap_or("nobody"),
+                self.owner
             )),
         }
     }
@@ -135,6 +139,13 @@ mod tests {
             let Verdict::Fenced(reason) = judge(&us(), &fields, false) else { panic!("must be fenced by {shown}") };
             assert!(reason.contains("owner other") && reason.contains("owner me"), "{reason}");
         }
+    }
+
+    #[test]
+    fn an_owner_whose_name_was_deleted_writes_it_again() {
+        assert_eq!(judge(&us(), &[(GENERATION, "5")], false), Verdict::Claim);
+        assert_eq!(judge(&us(), &[(GENERATION, "5")], true), Verdict::GenerationNeeded(6));
+        assert!(matches!(judge(&us(), &[(GENERATION, "6")], false), Verdict::Fenced(_)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countwheel_wal::crash_point;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -47,6 +48,10 @@ pub(super) enum Command {
     Recorded {
         stream: StreamIndex,
         through: EntryId,
+    },
+    /// Everything in the stream is looked at again.
+    ReadBack {
+        stream: StreamIndex,
     },
     /// Finish by `deadline`; `_done` is dropped with the thread.
     Close {
@@ -127,6 +132,8 @@ pub(super) struct Relay {
     bytes: Vec<u8>,
     back_off: BackOff,
     log_gate: OnceASecond,
+    pub(super) loss_gate: OnceASecond,
+    shut_gate: OnceASecond,
     /// The last reason given, while away.
     away_because: Option<String>,
     away_since: Option<Instant>,
@@ -174,6 +181,8 @@ impl Relay {
             waiting: Waiting::default(),
             bytes: Vec::new(),
             log_gate: OnceASecond::default(),
+            loss_gate: OnceASecond::default(),
+            shut_gate: OnceASecond::default(),
             away_because: None,
             away_since: None,
             away_before: Duration::ZERO,
@@ -235,11 +244,16 @@ impl Relay {
     }
 
     fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || !self.in_flight.is_empty() || self.has_unfenced()
+        !self.waiting.is_empty() || !self.in_flight.is_empty() || self.has_unfenced() || self.has_doubted().is_some()
     }
 
     fn has_unfenced(&self) -> bool {
         self.tracks.iter().any(|track| track.standing == Standing::Unfenced)
+    }
+
+    /// A stream that is to be looked at.
+    fn has_doubted(&self) -> Option<&Track> {
+        self.tracks.iter().find(|track| track.is_doubted && track.standing != Standing::Shut)
     }
 
     fn has_finished(&self) -> bool {
@@ -261,6 +275,7 @@ impl Relay {
                 let track = &mut self.tracks[stream.0 as usize];
                 track.recorded = track.recorded.max(Some(through));
             }
+            Command::ReadBack { stream } => self.tracks[stream.0 as usize].is_doubted = true,
             Command::Close { deadline, _done } => self.closing = Some((deadline, _done)),
         }
     }
@@ -282,6 +297,12 @@ impl Relay {
     /// The link is put back only if all went well.
     fn pump(&mut self) -> Result<(), Fault> {
         let Some(mut link) = self.link.take() else { return Err(Fault::Changed) };
+        if let Some(track) = self.has_doubted() {
+            return Err(Fault::Lost(format!(
+                "{} holds fewer entries than it was left with: somebody removed some; only the engine may",
+                track.shown()
+            )));
+        }
         let fencing = self.has_unfenced();
         let cleaning = Instant::now() >= self.janitor_at;
         if !fencing && !cleaning {
@@ -315,7 +336,12 @@ impl Relay {
             add(&self.gauges.entries_sent, batch.count);
             // In flight before it is written: a write that fails may have arrived.
             self.in_flight.push_back(batch);
+            crash_point("relay.before_send");
             link.send(&self.bytes)?;
+            crash_point("relay.sent");
+            if self.in_flight.len() > 1 {
+                crash_point("relay.mid_pipeline");
+            }
         }
         Ok(())
     }
@@ -340,7 +366,9 @@ impl Relay {
     fn accept(&mut self, link: &mut Link, taken: TakeOver) -> Result<bool, Fault> {
         match taken {
             TakeOver::Done(fenced) => {
+                crash_point("relay.fenced");
                 self.look(link, &fenced)?;
+                crash_point("relay.looked");
                 return Ok(true);
             }
             TakeOver::GenerationNeeded(at_least) => self.outbox.say(QueueEvent::GenerationNeeded { at_least }),
@@ -409,7 +437,10 @@ impl Relay {
         let track = &mut self.tracks[at];
         if track.standing != standing {
             track.standing = standing;
-            tracing::warn!(shard = self.config.shard, stream = %track.shown(), "stream is away: {reason}");
+            if let Some(held_back) = self.shut_gate.admit(Instant::now()) {
+                let stream = track.shown();
+                tracing::warn!(shard = self.config.shard, %stream, held_back, "stream is away: {reason}");
+            }
             track.away_because = Some(reason.clone());
             self.outbox.say(QueueEvent::Away(Away { stream: Some(track.stream), reason }));
         }

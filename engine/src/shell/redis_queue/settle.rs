@@ -1,7 +1,8 @@
 //! What became of entries: from the answers while all is well, from the streams themselves after a take-over.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
+use countwheel_wal::crash_point;
 use redis::Value;
 
 use super::{
@@ -37,6 +38,7 @@ impl Relay {
         let Some(count) = self.in_flight.front().map(|batch| batch.count) else { return Ok(()) };
         let answers = link.receive_exec(count)?.ok_or(Fault::Changed)?;
         let Some(batch) = self.in_flight.pop_front() else { return Ok(()) };
+        crash_point("relay.answered");
         self.settle(batch, answers)
     }
 
@@ -84,6 +86,7 @@ impl Relay {
         let event =
             QueueEvent::Landed { stream: track.stream, first, numbers, added: track.known.added, at: (self.now)() };
         self.outbox.say(event);
+        crash_point("relay.told");
         if track.length >= self.config.stream_max_len && track.standing == Standing::Open {
             self.shut_full(at);
         }
@@ -128,9 +131,18 @@ impl Relay {
     fn look_at(&mut self, link: &mut Link, fenced: &Fenced) -> Result<Evidence, Fault> {
         let &Fenced { at, before, added } = fenced;
         let track = &mut self.tracks[at];
-        let sight = compare(track.known, before);
+        let doubted = std::mem::take(&mut track.is_doubted);
+        let sight = if doubted { Sight::Lost { survived: None } } else { compare(track.known, before) };
+        let length = before.map_or(0, |top| top.length);
+        if sight == Sight::Whole && !track.fresh && !track.is_trimming && length < track.length {
+            self.outbox.say(QueueEvent::Shortened { stream: track.stream });
+        }
+        track.is_trimming = false;
         if let Sight::Lost { survived } = sight {
-            tracing::error!(shard = self.config.shard, stream = %track.shown(), ?survived, "redis lost entries");
+            if let Some(held_back) = self.loss_gate.admit(Instant::now()) {
+                let stream = track.shown();
+                tracing::error!(shard = self.config.shard, %stream, ?survived, held_back, "redis lost entries");
+            }
             add(&self.gauges.losses, 1);
             self.outbox.say(QueueEvent::Lost { stream: track.stream, survived });
             track.known.last = survived;

@@ -39,6 +39,10 @@ pub(super) struct Track {
     pub(super) recorded: Option<EntryId>,
     /// How many entries stand in it, as of the last look and what landed since.
     pub(super) length: u64,
+    /// A trim was sent and its answer has not been heard: `length` may be too high.
+    pub(super) is_trimming: bool,
+    /// The shard wants to know what stands in it.
+    pub(super) is_doubted: bool,
     /// Where the last trim ended.
     pub(super) trimmed_below: Option<EntryId>,
     /// Up to here the shard was told that every group has acknowledged.
@@ -64,6 +68,8 @@ impl Track {
             // What the log remembers, it has recorded.
             recorded: known.last,
             length: 0,
+            is_trimming: false,
+            is_doubted: false,
             trimmed_below: None,
             settled: None,
             groups: Vec::new(),

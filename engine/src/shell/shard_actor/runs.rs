@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use countwheel_wal::crash_point;
+
 use super::ShardActor;
 use crate::{
     error::CallError,
@@ -37,6 +39,11 @@ impl ShardActor {
             }
             RunAsk::ClaimOne { id, schedule, queue, claimant, reply } => {
                 self.hear();
+                // An engine that was taken over cannot know what there is by now: its 404 would settle an entry.
+                if let Some(trouble) = self.write_trouble(true) {
+                    drop(reply.send(Err(trouble)));
+                    return;
+                }
                 let Some(number) = self.shard.occurrence_number(id, schedule) else {
                     drop(reply.send(Ok(Err(ClaimRefusal::NotFound))));
                     return;
@@ -45,8 +52,10 @@ impl ShardActor {
                     drop(reply.send(Err(CallError::ForeignQueue)));
                     return;
                 }
+                crash_point("claim.asked");
                 self.run_call(reply, |shard, now, turn| {
                     let (mut answers, lsn) = shard.claim(&[number], &claiming(&claimant), now, turn);
+                    crash_point("claim.decided");
                     let answer = answers.pop().expect("one was asked for");
                     (answer.map(|granted| claimed(shard, granted)), lsn)
                 });
@@ -63,9 +72,11 @@ impl ShardActor {
                 self.answer(reply, lsn, answers);
             }
             RunAsk::Complete { done, queue, reply } => {
+                crash_point("complete.asked");
                 self.run_call(reply, |shard, now, turn| {
                     of_queue(shard, done, &queue, |shard, done| shard.complete(done, now, turn))
                 });
+                crash_point("complete.decided");
                 self.call_the_skipped();
             }
             RunAsk::Fail { failed, queue, reply } => {

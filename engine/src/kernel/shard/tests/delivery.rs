@@ -190,3 +190,23 @@ fn a_generation_that_the_queue_has_seen_is_overtaken_and_never_comes_again() {
     rig.shard.generation_needed(u64::MAX, at("08:00:03"), &mut turn);
     assert_eq!((turn.records.len(), rig.shard.queue_troubles().count()), (0, 1), "a prank fences the shard");
 }
+
+#[test]
+fn what_somebody_removed_before_anyone_claimed_it_is_looked_for_however_old_it_is() {
+    for is_tracked in [true, false] {
+        let mut rig = if is_tracked { Rig::tracked(at("08:00:00")) } else { Rig::new(at("08:00:00")) };
+        rig.create(1, &every(10_000, at("08:00:00")), at("08:00:00"));
+        rig.work_off(at("08:00:10"));
+        rig.land(at("08:00:10"));
+        let (stream, late) = (rig.stream(OccurrenceNo(0)), at("09:30:00"));
+        let turn = rig.turn(|shard, turn| shard.shortened(stream, late, turn));
+        assert_eq!(turn.read_back, if is_tracked { vec![stream] } else { vec![] }, "plain consumers may remove");
+        if is_tracked {
+            rig.handed.clear();
+            rig.turn(|shard, turn| shard.lost(stream, None, late, turn));
+            rig.shard.queue_ready();
+            rig.advance(late);
+            assert!(rig.handed.contains(&OccurrenceNo(0)), "{:?}", rig.handed);
+        }
+    }
+}
