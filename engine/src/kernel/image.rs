@@ -24,7 +24,6 @@ pub const FORMAT: u32 = 1;
 
 /// One row, or what a whole shard has once.
 #[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
-#[expect(clippy::large_enum_variant, reason = "images are written and read one at a time, and most are schedules")]
 pub enum Image<'a> {
     /// The first image.
     Head(Head),

@@ -1,4 +1,5 @@
 //! The bytes of a snapshot's images: golden vectors, read by two independent decoders.
+#![expect(clippy::mem_forget, reason = "the derives of wincode expand to it")]
 
 use countwheel::kernel::{
     attempt::{AttemptResult, Failure, FailureClass, Resolution},

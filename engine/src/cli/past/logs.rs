@@ -129,7 +129,7 @@ impl Replay for Following<'_> {
     }
 
     fn record(&mut self, entry: Entry<'_>) -> Result<(), String> {
-        if entry.lsn.0 % STEP == 0 {
+        if entry.lsn.0.is_multiple_of(STEP) {
             self.progress.set_message(format!("shard {}: record {}", self.shard, entry.lsn));
             self.progress.tick();
         }
