@@ -62,6 +62,7 @@ mod health;
 mod log;
 mod queue;
 mod stats;
+mod stepped;
 mod stock;
 mod writer;
 

@@ -6,7 +6,7 @@ pub(crate) mod claim_ids;
 pub mod clock;
 pub(crate) mod creations;
 pub(crate) mod directory;
-mod journal;
+pub(crate) mod journal;
 pub(crate) mod ledger;
 pub mod local_queue;
 pub mod metrics;

@@ -1,0 +1,66 @@
+//! An actor's body, driven by hand: no arbiter, no mailbox, no timer. Whoever drives it gives it turns, messages and its
+//! disk's turns, in any order.
+
+use futures_util::FutureExt;
+
+use super::{Journal, ShardActor};
+use crate::{
+    kernel::{shard::Shard, time::UnixMs},
+    shell::ask::Ask,
+};
+
+impl ShardActor {
+    /// What the arbiter calls first.
+    pub(crate) fn start_by_hand(&mut self) {
+        self.begin();
+    }
+
+    /// A turn, as after a pulse.
+    pub(crate) fn pulse(&mut self) {
+        self.turn();
+    }
+
+    /// A message.
+    pub(crate) fn ask(&mut self, ask: Ask) {
+        self.take(ask);
+    }
+
+    /// Whether a turn was asked for since this was last called.
+    pub(crate) fn was_signaled(&self) -> bool {
+        self.signal.notified().now_or_never().is_some()
+    }
+
+    /// When the alarm rings, by the wall clock; `None`: in a second.
+    pub(crate) fn rings_at(&self) -> Option<UnixMs> {
+        self.alarm.set_for()
+    }
+
+    /// The log writes what is due; whoever waits for it is told.
+    pub(crate) fn step_log(&self) -> bool {
+        let has_stepped = self.journal.as_ref().is_some_and(|journal| journal.log().step());
+        if has_stepped {
+            self.signal.notify_one();
+        }
+        has_stepped
+    }
+
+    /// How long until the log has something to write.
+    pub(crate) fn log_due_in_ms(&self) -> Option<u64> {
+        let wait = self.journal.as_ref()?.log().next_step_in()?;
+        u64::try_from(wait.as_millis()).ok()
+    }
+
+    /// How the log is.
+    pub(crate) fn log_state(&self) -> Option<countwheel_wal::State> {
+        self.journal.as_ref().map(Journal::state)
+    }
+
+    /// Engine time.
+    pub(crate) const fn engine_time(&self) -> UnixMs {
+        self.time.now()
+    }
+
+    pub(crate) const fn shard(&self) -> &Shard {
+        &self.shard
+    }
+}
