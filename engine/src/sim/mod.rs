@@ -1,1 +1,3 @@
-//! x
+//! Whole engines in one thread, everything around them simulated.
+
+mod redis;
