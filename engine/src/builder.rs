@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use countwheel_wal::Archive;
 pub use countwheel_wal::SyncPolicy;
 
 use crate::{
@@ -72,6 +73,8 @@ pub struct Builder {
     sync: SyncPolicy,
     segment_bytes: u64,
     reserve_bytes: u64,
+    snapshot_bytes: u64,
+    archive: Duration,
     lead: Duration,
     horizon: Duration,
     mailbox: usize,
@@ -90,6 +93,8 @@ impl Builder {
             sync: SyncPolicy::Always,
             segment_bytes: 64 << 20,
             reserve_bytes: 256 << 20,
+            snapshot_bytes: 256 << 20,
+            archive: Duration::from_hours(30 * 24),
             lead: Duration::from_secs(2),
             horizon: Duration::from_millis(crate::kernel::wheel::HORIZON_MS.cast_unsigned()),
             mailbox: 1_024,
@@ -146,6 +151,20 @@ impl Builder {
     /// Bytes of disk a shard keeps aside for when it is full. Default: 256 MiB.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
+        self
+    }
+
+    /// A shard writes a snapshot when the records in its log have grown by so many bytes, at least 64 KiB; about as much
+    /// is read again at the next start. Default: 256 MiB.
+    pub fn snapshot_bytes(mut self, bytes: u64) -> Self {
+        self.snapshot_bytes = bytes;
+        self
+    }
+
+    /// How long what snapshots make superfluous is kept in the archive, for `explain`, `history` and `reconcile`; zero
+    /// deletes it. Default: 30 days.
+    pub fn archive(mut self, retention: Duration) -> Self {
+        self.archive = retention;
         self
     }
 
@@ -224,6 +243,10 @@ impl Builder {
                 format!("{bytes} is no multiple of 4096 from 1 MiB to 4 GiB: 64 MiB suits"),
             );
         }
+        if self.snapshot_bytes < 64 << 10 {
+            let bytes = self.snapshot_bytes;
+            return refuse("snapshot_bytes", format!("{bytes} is less than 64 KiB: 256 MiB suits"));
+        }
         #[cfg(feature = "redis")]
         if let Some(redis) = &self.redis {
             redis.check()?;
@@ -249,6 +272,8 @@ impl Builder {
             sync: self.sync,
             segment_bytes: self.segment_bytes,
             reserve_bytes: self.reserve_bytes,
+            snapshot_bytes: self.snapshot_bytes,
+            archive: if self.archive.is_zero() { Archive::Delete } else { Archive::keep(self.archive) },
             lead_ms: i64::try_from(self.lead.as_millis()).expect("at most a minute"),
             mailbox: self.mailbox.max(1),
             live_limit: self.live_limit.max(1),

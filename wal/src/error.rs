@@ -63,6 +63,14 @@ pub enum OpenError {
         /// `missing` or `damaged: ...`.
         found: String,
     },
+    /// A snapshot is as it was written, and whoever reads it refused it.
+    #[error("{path} was refused: {reason}: use the version that wrote it")]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What the reader said.
+        reason: String,
+    },
     /// Whoever reads the records refused one.
     #[error("record {lsn} was refused: {reason}")]
     Visitor {

@@ -9,7 +9,8 @@
 //!                                      segment | segment | segment + spare
 //! ```
 //!
-//! It is not a database, not replicated, and knows nothing of what its records mean. It does not delete segments.
+//! It is not a database, not replicated, and knows nothing of what its records mean. It deletes segments only where two
+//! snapshots, given by whoever knows what the records mean, make them superfluous.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -66,6 +67,8 @@ mod stepped;
 mod stock;
 mod writer;
 
+mod snapshot;
+
 mod examine;
 mod repair;
 
@@ -80,16 +83,17 @@ pub mod sim;
 mod tests;
 
 pub use self::error::{AppendError, CloseError, Corruption, OpenError};
-pub use self::examine::{Ending, Inspection, inspect, read_records, verify};
+pub use self::examine::{Ending, Inspection, inspect, read_past, verify};
 pub use self::fs::{DirLock, File, Fs, LockError, OsFs, write_file_atomically};
 pub use self::health::State;
 pub use self::identity::LogId;
 pub use self::log::Log;
 pub use self::lsn::Lsn;
-pub use self::options::{Options, SyncPolicy, Urgency};
+pub use self::options::{Archive, Options, SyncPolicy, Urgency};
 pub use self::read::SegmentSummary;
 pub use self::records::{IGNORABLE, Records};
 pub use self::recover::{Recovered, Torn};
 pub use self::repair::{Repair, WholeSegment, repair};
 pub use self::scan::Entry;
+pub use self::snapshot::{Replay, SnapshotError, SnapshotWriter, Snapshotted};
 pub use self::stats::{COMMIT_BUCKETS, Stats};

@@ -16,6 +16,7 @@ use crate::queue::{Due, Queue};
 use crate::records::Records;
 use crate::recover::{Recovered, make_directories, recover};
 use crate::scan::Entry;
+use crate::snapshot::{Keeper, Replay, SnapshotError, SnapshotWriter};
 use crate::stats::Stats;
 use crate::stepped::{Stepper, Time};
 use crate::stock::{Stock, Stocker};
@@ -29,6 +30,7 @@ use crate::writer::{Ended, Shared, StopHow, Writer};
 pub struct Log {
     shared: Arc<Shared>,
     stock: Arc<Stock>,
+    keeper: Arc<Keeper>,
     stocker: Option<JoinHandle<()>>,
     writer: Option<JoinHandle<Ended>>,
     stop_tidily: Arc<AtomicBool>,
@@ -53,10 +55,10 @@ impl Log {
         notify: Arc<dyn Fn() + Send + Sync>,
         visit: &mut dyn FnMut(Entry<'_>) -> Result<(), String>,
     ) -> Result<(Self, Recovered), OpenError> {
-        Self::open_with(dir, fs, options, notify, visit, Time::Real)
+        Self::open_from(dir, fs, options, notify, &mut |entry: Entry<'_>| visit(entry))
     }
 
-    /// As [`Log::open`], without threads: nothing is written but by [`Log::step`], and time is `elapsed_ms`.
+    /// As [`Log::open_from`], without threads: nothing is written but by [`Log::step`], and time is `elapsed_ms`.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -66,10 +68,25 @@ impl Log {
         fs: Arc<dyn Fs>,
         options: Options,
         elapsed_ms: Arc<AtomicU64>,
-        visit: &mut dyn FnMut(Entry<'_>) -> Result<(), String>,
+        replay: &mut dyn Replay,
     ) -> Result<(Self, Recovered), OpenError> {
         let time = Time::Stepped { began: Instant::now(), elapsed_ms };
-        Self::open_with(dir, fs, options, Arc::new(|| {}), visit, time)
+        Self::open_with(dir, fs, options, Arc::new(|| {}), replay, time)
+    }
+
+    /// As [`Log::open`], beginning from the newest snapshot that is whole: its chunks are shown, then every record behind
+    /// it.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Nothing that could be looked at is changed by a refusal.
+    pub fn open_from(
+        dir: &Path,
+        fs: Arc<dyn Fs>,
+        options: Options,
+        notify: Arc<dyn Fn() + Send + Sync>,
+        replay: &mut dyn Replay,
+    ) -> Result<(Self, Recovered), OpenError> {
+        Self::open_with(dir, fs, options, notify, replay, Time::Real)
     }
 
     fn open_with(
@@ -77,14 +94,23 @@ impl Log {
         fs: Arc<dyn Fs>,
         options: Options,
         notify: Arc<dyn Fn() + Send + Sync>,
-        visit: &mut dyn FnMut(Entry<'_>) -> Result<(), String>,
+        replay: &mut dyn Replay,
         time: Time,
     ) -> Result<(Self, Recovered), OpenError> {
         options.check()?;
         let layout = Layout::new(dir);
         make_directories(&*fs, &layout)?;
         let lock = fs.lock(&layout.root.join("LOCK"))?;
-        let (appender, recovered) = recover(&fs, &layout, &options, time.wall_ms(), visit)?;
+        let (appender, recovered, identity) = recover(&fs, &layout, &options, time.wall_ms(), replay)?;
+        let newest = recovered.snapshot.unwrap_or(Lsn::NONE);
+        let keeper = Arc::new(Keeper {
+            fs: Arc::clone(&fs),
+            layout: layout.clone(),
+            identity,
+            archive: options.archive,
+            newest: AtomicU64::new(newest.0),
+            is_busy: AtomicBool::new(false),
+        });
         let health = Arc::new(Health::new(notify as Notify));
         health.set_short(recovered.used_reserve);
         let queue = Queue::new(recovered.last, options.queue_bytes, options.body_limit_bytes());
@@ -108,7 +134,7 @@ impl Log {
             marker_after: options.marker_after,
             space_retry: options.space_retry,
         };
-        let mut log = Self { shared, stock, stocker: None, writer: None, stop_tidily, stepped: None, _lock: lock };
+        let mut log = Self { shared, stock, keeper, stocker: None, writer: None, stop_tidily, stepped: None, _lock: lock };
         if let Time::Stepped { .. } = log.shared.time {
             log.stepped = Some(Mutex::new(Stepper::new(writer, stocker)));
             return Ok((log, recovered));
@@ -179,6 +205,21 @@ impl Log {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.meter.stats()
+    }
+
+    /// Begins a snapshot of what its owner remembers behind the record `at`, which must be newer than the last one's. It
+    /// is written and finished on any thread, while the log goes on.
+    ///
+    /// # Errors
+    /// See [`SnapshotError`].
+    pub fn snapshot(&self, at: Lsn) -> Result<SnapshotWriter, SnapshotError> {
+        SnapshotWriter::begin(Arc::clone(&self.keeper), Arc::clone(&self.shared), at)
+    }
+
+    /// Where the newest snapshot ends; [`Lsn::NONE`] if there is none.
+    #[must_use]
+    pub fn newest_snapshot(&self) -> Lsn {
+        Lsn(self.keeper.newest.load(Ordering::Acquire))
     }
 
     /// The generation that later batches carry; one below the highest so far changes nothing.

@@ -25,6 +25,33 @@ pub enum SyncPolicy {
     Os,
 }
 
+/// What becomes of segments that no kept snapshot needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Archive {
+    /// They are deleted: nobody will ask what happened.
+    Delete,
+    /// They are compressed and kept for a time.
+    Keep {
+        /// At least so long.
+        retention: Duration,
+    },
+}
+
+impl Archive {
+    /// Kept at least so long.
+    #[must_use]
+    pub const fn keep(retention: Duration) -> Self {
+        Self::Keep { retention }
+    }
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self::Keep { retention: Duration::from_hours(30 * 24) }
+    }
+}
+
 /// What a log is opened with; `Options::default()` says what suits most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -45,6 +72,8 @@ pub struct Options {
     pub generation: u64,
     /// Written into every batch: the number of this stream among its owner's; 0.
     pub shard: u16,
+    /// What becomes of segments that no kept snapshot needs; kept for 30 days.
+    pub archive: Archive,
 }
 
 impl Default for Options {
@@ -58,6 +87,7 @@ impl Default for Options {
             space_retry: Duration::from_secs(1),
             generation: 0,
             shard: 0,
+            archive: Archive::default(),
         }
     }
 }

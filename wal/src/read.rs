@@ -12,7 +12,7 @@
 //! | 6 | any other name, a directory, a symbolic link in `wal/` | refuse: a foreign file |
 //! | 7 | block 0 damaged, of another log, or unlike its name | refuse |
 //! | 8 | a format version above ours | refuse by name |
-//! | 9 | first segment does not start the log, or predecessor does not fit | refuse: a segment is missing or foreign |
+//! | 9 | no segment holds the record behind the snapshot, or predecessor does not fit | refuse: a segment is missing or foreign |
 //! | 10 | not last, and not valid up to a SEAL with zeros behind it | refuse: damage among durable records |
 //! | 11 | last ends with SEAL and zeros, or the file with it | clean: the next segment begins |
 //! | 12 | last ends with SEAL and other bytes | refuse |
@@ -33,8 +33,9 @@ use crate::fs::{EntryKind, Fs, read_full_at};
 use crate::identity::{IDENTITY_BYTES, Identity, IdentityFault};
 use crate::lsn::Lsn;
 use crate::name::{Layout, Name};
-use crate::scan::{Behind, Cause, Chain, Defect, Stop, Visit, WalkError, Walked, look_behind, walk};
+use crate::scan::{Behind, Cause, Chain, Defect, Entry, Stop, Visit, WalkError, Walked, look_behind, walk};
 use crate::segment::{MAX_SEGMENT_BYTES, Predecessor, SegmentFault, SegmentHeader};
+use crate::snapshot::read_archived;
 use crate::source::{FileSource, Source};
 
 /// What one segment holds.
@@ -155,11 +156,43 @@ pub(crate) fn read_segments(
     summaries: &mut Vec<SegmentSummary>,
     visit: &mut Visit<'_>,
 ) -> Result<Option<LogEnd>, OpenError> {
-    let mut reader = Reader { fs, layout, identity, predecessor: None, chain: None, window: Vec::new() };
+    read_behind(fs, layout, identity, survey, Lsn::NONE, summaries, visit)
+}
+
+/// As [`read_segments`], for whoever knows what the records up to `base` came to: segments that hold only those are not
+/// looked at, and need not be there.
+pub(crate) fn read_behind(
+    fs: &dyn Fs,
+    layout: &Layout,
+    identity: &Identity,
+    survey: &Survey,
+    base: Lsn,
+    summaries: &mut Vec<SegmentSummary>,
+    visit: &mut Visit<'_>,
+) -> Result<Option<LogEnd>, OpenError> {
+    read_past(fs, layout, identity, (&[], survey), base, summaries, visit)
+}
+
+/// As [`read_behind`], beginning with segments from the archive, which go before those in `survey`.
+pub(crate) fn read_past(
+    fs: &dyn Fs,
+    layout: &Layout,
+    identity: &Identity,
+    (archive, survey): (&[(Lsn, Lsn)], &Survey),
+    base: Lsn,
+    summaries: &mut Vec<SegmentSummary>,
+    visit: &mut Visit<'_>,
+) -> Result<Option<LogEnd>, OpenError> {
+    let mut reader = Reader { fs, layout, identity, base, predecessor: None, chain: None, window: Vec::new() };
+    let mut visit = |entry: Entry<'_>| if entry.lsn <= base { Ok(()) } else { visit(entry) };
     let mut end = None;
-    for (index, &first_lsn) in survey.segments.iter().enumerate() {
+    for &(first_lsn, last_lsn) in archive.iter().filter(|(_, last_lsn)| *last_lsn > base) {
+        end = Some(reader.read_archived(first_lsn, last_lsn, summaries, &mut visit)?);
+    }
+    let needed = survey.segments.partition_point(|first_lsn| *first_lsn <= base.next()).saturating_sub(1);
+    for (index, &first_lsn) in survey.segments.iter().enumerate().skip(needed) {
         let is_last = index + 1 == survey.segments.len();
-        end = Some(reader.read_segment(first_lsn, is_last, summaries, visit)?);
+        end = Some(reader.read_segment(first_lsn, is_last, summaries, &mut visit)?);
     }
     check_newest(layout, identity, end.as_ref())?;
     Ok(end)
@@ -181,6 +214,8 @@ struct Reader<'r> {
     fs: &'r dyn Fs,
     layout: &'r Layout,
     identity: &'r Identity,
+    /// What is in the records up to here is known.
+    base: Lsn,
     predecessor: Option<Predecessor>,
     chain: Option<Chain>,
     window: Vec<u8>,
@@ -198,17 +233,42 @@ impl Reader<'_> {
         let file = self.fs.open(&path).map_err(OpenError::io("opened", &path))?;
         let mut source = FileSource::with_window(file, std::mem::take(&mut self.window))
             .map_err(OpenError::io("measured", &path))?;
-        let header = self.read_header(&mut source, first_lsn, &path)?;
-        let walked = walk(&mut source, self.identity, &header, visit).map_err(|error| match error {
-            WalkError::Io(source) => OpenError::Io { what: "read", path: path.clone(), source },
+        let end = self.read_source(&path, &mut source, (first_lsn, is_last), summaries, visit)?;
+        self.window = source.into_window();
+        Ok(end)
+    }
+
+    fn read_archived(
+        &mut self,
+        first_lsn: Lsn,
+        last_lsn: Lsn,
+        summaries: &mut Vec<SegmentSummary>,
+        visit: &mut Visit<'_>,
+    ) -> Result<LogEnd, OpenError> {
+        let path = self.layout.archived_segment(first_lsn, last_lsn);
+        let bytes = read_archived(self.fs, &path)?;
+        self.read_source(&path, &mut bytes.as_slice(), (first_lsn, false), summaries, visit)
+    }
+
+    fn read_source(
+        &mut self,
+        path: &Path,
+        source: &mut dyn Source,
+        (first_lsn, is_last): (Lsn, bool),
+        summaries: &mut Vec<SegmentSummary>,
+        visit: &mut Visit<'_>,
+    ) -> Result<LogEnd, OpenError> {
+        let header = self.read_header(source, first_lsn, path)?;
+        let walked = walk(source, self.identity, &header, visit).map_err(|error| match error {
+            WalkError::Io(source) => OpenError::Io { what: "read", path: path.to_path_buf(), source },
             WalkError::Visitor { lsn, reason } => OpenError::Visitor { lsn, reason },
         })?;
-        summaries.push(summary(&path, &source, &header, &walked));
-        let behind = look_behind(&mut source, self.identity, Some(header.segment_seq), walked.end)
-            .map_err(OpenError::io("read", &path))?;
+        summaries.push(summary(path, source.len(), &header, &walked));
+        let behind = look_behind(source, self.identity, Some(header.segment_seq), walked.end)
+            .map_err(OpenError::io("read", path))?;
         let short = (source.len() < header.bytes).then_some((header.bytes, source.len()));
         let tail = judge(&walked, &behind, is_last, short)
-            .map_err(|defect| self.refusal(&path, walked.end, walked.chain.next_lsn, &defect))?;
+            .map_err(|defect| self.refusal(path, walked.end, walked.chain.next_lsn, &defect))?;
         self.predecessor = Some(Predecessor {
             segment_seq: header.segment_seq,
             last_lsn: walked.chain.next_lsn.previous(),
@@ -216,12 +276,11 @@ impl Reader<'_> {
             last_head_crc: walked.chain.prev_head_crc,
         });
         self.chain = Some(walked.chain);
-        self.window = source.into_window();
         Ok(LogEnd { header, walked, tail })
     }
 
     /// Rows 7 to 9.
-    fn read_header(&self, source: &mut FileSource, first_lsn: Lsn, path: &Path) -> Result<SegmentHeader, OpenError> {
+    fn read_header(&self, source: &mut dyn Source, first_lsn: Lsn, path: &Path) -> Result<SegmentHeader, OpenError> {
         let file_bytes = source.len();
         if file_bytes > MAX_SEGMENT_BYTES {
             let defect = Defect::impossible(format!("at most {MAX_SEGMENT_BYTES} bytes"), format!("{file_bytes}"));
@@ -248,10 +307,14 @@ impl Reader<'_> {
         if header.first_lsn != first_lsn {
             return differs("first record", &first_lsn, &header.first_lsn);
         }
+        // What was before the first segment that is read is known from a snapshot.
+        if self.chain.is_none() && self.base > Lsn::NONE && header.first_lsn <= self.base.next() {
+            return Ok(());
+        }
         if header.predecessor != self.predecessor {
             return Err(Defect::impossible(described(self.predecessor), described(header.predecessor)));
         }
-        let next_lsn = self.chain.map_or(Lsn::FIRST, |chain| chain.next_lsn);
+        let next_lsn = self.chain.map_or(self.base.next(), |chain| chain.next_lsn);
         if header.first_lsn != next_lsn {
             return differs("first record", &next_lsn, &header.first_lsn);
         }
@@ -305,10 +368,10 @@ fn judge(walked: &Walked, behind: &Behind, is_last: bool, short: Option<(u64, u6
     Ok(behind.nonzero_until.map_or(Tail::Open, |until| Tail::Torn { until }))
 }
 
-fn summary(path: &Path, source: &FileSource, header: &SegmentHeader, walked: &Walked) -> SegmentSummary {
+fn summary(path: &Path, file_bytes: u64, header: &SegmentHeader, walked: &Walked) -> SegmentSummary {
     SegmentSummary {
         path: path.to_path_buf(),
-        file_bytes: source.len(),
+        file_bytes,
         used_bytes: walked.end,
         segment_seq: header.segment_seq,
         first_lsn: header.first_lsn,

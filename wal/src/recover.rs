@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use crate::appender::{Active, Appender, Start};
-use crate::error::OpenError;
+use crate::error::{Corruption, OpenError};
 use crate::frame::BLOCK_BYTES;
 use crate::fs::{Fs, PartialWrite, read_full_at, write_all_at, write_file_atomically, write_zeros_at};
 use crate::identity::{Identity, LogId, LogKey};
 use crate::lsn::Lsn;
 use crate::name::Layout;
 use crate::options::{Options, SyncPolicy};
-use crate::read::{LogEnd, SegmentSummary, Tail, check_names, read_identity, read_segments, survey};
-use crate::scan::{Chain, Visit};
+use crate::read::{LogEnd, SegmentSummary, Tail, check_names, read_behind, read_identity, survey};
+use crate::scan::{Chain, Entry};
 use crate::segment::{Predecessor, SegmentHeader};
+use crate::snapshot::{Replay, archived, load, snapshots};
 use crate::spare::{install, make_filled};
 use crate::write_error::WriteError;
 
@@ -50,6 +51,10 @@ pub struct Recovered {
     pub generation: u64,
     /// When the last batch was written, in milliseconds since 1970; 0 in a new log.
     pub last_wall_ms: u64,
+    /// The last record of the snapshot that was shown, if one was.
+    pub snapshot: Option<Lsn>,
+    /// Snapshots that were damaged and passed over.
+    pub damaged_snapshots: Vec<PathBuf>,
     /// How long it took.
     pub took: Duration,
 }
@@ -73,15 +78,22 @@ pub(crate) fn recover(
     layout: &Layout,
     options: &Options,
     wall_ms: u64,
-    visit: &mut Visit<'_>,
-) -> Result<(Appender, Recovered), OpenError> {
+    replay: &mut dyn Replay,
+) -> Result<(Appender, Recovered, Identity), OpenError> {
     let started = Instant::now();
     let identity = load_or_make_identity(&**fs, layout, wall_ms)?;
     let found = survey(&**fs, layout)?;
     check_names(&found)?;
+    let (whole, unfinished) = snapshots(&**fs, layout)?;
+    let loaded = load(&**fs, layout, &identity, &whole, replay)?;
     let mut summaries = Vec::new();
-    let end = read_segments(&**fs, layout, &identity, &found, &mut summaries, visit)?;
-    remove_temporary(&**fs, layout, &found.temporary)?;
+    let visit = &mut |entry: Entry<'_>| replay.record(entry);
+    let end = read_behind(&**fs, layout, &identity, &found, loaded.at, &mut summaries, visit)?;
+    check_witness(layout, loaded.at, end.as_ref())?;
+    remove_temporary(&**fs, &layout.wal, &found.temporary)?;
+    remove_temporary(&**fs, &layout.snap, &unfinished)?;
+    let there = archived(&**fs, layout).map_err(OpenError::io("listed", &layout.archive))?;
+    remove_temporary(&**fs, &layout.archive, &there.temporary)?;
     let recovery = Recovery { fs, layout, options, identity, wall_ms, used_reserve: Cell::new(false) };
     let (active, chain, torn) = recovery.with_reserve(|| match &end {
         None => recovery.begin(SegmentHeader::first(identity.log_id, wall_ms, 0)),
@@ -104,6 +116,8 @@ pub(crate) fn recover(
         torn,
         generation: summaries.iter().map(|summary| summary.generation).max().unwrap_or(0).max(options.generation),
         last_wall_ms: summaries.last().map_or(0, |summary: &SegmentSummary| summary.last_wall_ms),
+        snapshot: (loaded.at > Lsn::NONE).then_some(loaded.at),
+        damaged_snapshots: loaded.damaged,
         took: started.elapsed(),
     };
     report(layout, &recovered);
@@ -119,7 +133,24 @@ pub(crate) fn recover(
         chain,
         vouched,
     });
-    Ok((appender, recovered))
+    Ok((appender, recovered, identity))
+}
+
+/// A snapshot has seen what the log has lost.
+fn check_witness(layout: &Layout, snapshot: Lsn, end: Option<&LogEnd>) -> Result<(), OpenError> {
+    let last = end.map_or(Lsn::NONE, |end| end.walked.chain.next_lsn.previous());
+    if last >= snapshot {
+        return Ok(());
+    }
+    let path = end.map_or_else(|| layout.wal.clone(), |end| layout.segment(end.header.first_lsn));
+    Err(OpenError::Corrupt(Box::new(Corruption {
+        path,
+        dir: layout.root.clone(),
+        offset: end.map_or(0, |end| end.walked.end),
+        lsn: last.next(),
+        expected: format!("records up to {snapshot}, which a snapshot has seen"),
+        found: format!("records up to {last}"),
+    })))
 }
 
 /// Makes the directories of a log durably, its own included.
@@ -186,12 +217,12 @@ pub(crate) fn write_identity(fs: &dyn Fs, layout: &Layout, identity: &Identity) 
     write_file_atomically(fs, &path, &identity.encode()).map_err(OpenError::io("written", &path))
 }
 
-pub(crate) fn remove_temporary(fs: &dyn Fs, layout: &Layout, paths: &[PathBuf]) -> Result<(), OpenError> {
+pub(crate) fn remove_temporary(fs: &dyn Fs, dir: &Path, paths: &[PathBuf]) -> Result<(), OpenError> {
     for path in paths {
         fs.remove_file(path).map_err(OpenError::io("removed", path))?;
     }
     if !paths.is_empty() {
-        fs.sync_dir(&layout.wal).map_err(OpenError::io("synced", &layout.wal))?;
+        fs.sync_dir(dir).map_err(OpenError::io("synced", dir))?;
     }
     Ok(())
 }
@@ -216,7 +247,7 @@ impl Recovery<'_> {
             other => return other.map_err(on_open),
         }
         let unfinished = survey(&**self.fs, self.layout)?.temporary;
-        remove_temporary(&**self.fs, self.layout, &unfinished)?;
+        remove_temporary(&**self.fs, &self.layout.wal, &unfinished)?;
         let reserve = self.layout.reserve();
         if self.fs.remove_file(&reserve).is_err() {
             return Err(on_open(WriteError::NoSpace));
@@ -365,6 +396,7 @@ fn report(layout: &Layout, recovered: &Recovered) {
         dir = %layout.root.display(),
         last = recovered.last.0,
         records = recovered.records,
+        snapshot = recovered.snapshot.map_or(0, |at| at.0),
         segments = recovered.segments,
         bytes = recovered.bytes,
         clean = recovered.is_clean,

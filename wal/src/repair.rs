@@ -60,7 +60,7 @@ pub fn repair(fs: &dyn Fs, dir: &Path) -> Result<Repair, OpenError> {
         let identity = read_identity(fs, &layout)?
             .ok_or_else(|| OpenError::Identity { path: layout.identity(), found: "missing".to_owned() })?;
         let found = survey(fs, &layout)?;
-        remove_temporary(fs, &layout, &found.temporary)?;
+        remove_temporary(fs, &layout.wal, &found.temporary)?;
         let act = Act { fs, layout: &layout, identity: &identity };
         if let Some((path, kind)) = found.foreign.first() {
             act.move_away(path, *kind, &mut repair)?;

@@ -78,7 +78,7 @@ impl Shared {
         self.wake(inner);
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.lock().stop.is_some()
     }
 }

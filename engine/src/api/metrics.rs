@@ -219,6 +219,16 @@ fn log(page: &mut Page, sum: &ShardMetrics) {
         "Bytes written to the log, frames and padding included.",
         log.written_bytes_total,
     );
+    let snapshots = &sum.snapshots;
+    page.counter("snapshots_total", "Snapshots written.", snapshots.written_total);
+    page.counter("snapshots_failed_total", "Snapshots that failed and are tried again.", snapshots.failed_total);
+    page.gauge("snapshot_bytes", "Bytes of the newest snapshots of all shards.", snapshots.bytes);
+    page.gauge("snapshot_seconds", "How long the newest snapshot of the slowest shard took.", seconds(snapshots.took));
+    page.counter(
+        "log_pruned_segments_total",
+        "Segments that left the log since snapshots hold what they held.",
+        snapshots.pruned_segments_total,
+    );
 }
 
 fn seconds(duration: Duration) -> f64 {

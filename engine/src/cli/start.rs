@@ -21,6 +21,8 @@ pub(crate) struct Start {
     pub(crate) horizon: Option<Duration>,
     pub(crate) segment_bytes: Option<u64>,
     pub(crate) reserve_bytes: Option<u64>,
+    pub(crate) snapshot_bytes: Option<u64>,
+    pub(crate) archive: Option<Duration>,
     pub(crate) live_limit: Option<usize>,
     pub(crate) mailbox: Option<usize>,
 }
@@ -63,6 +65,12 @@ pub(crate) fn builder(start: Start) -> Builder {
     }
     if let Some(bytes) = start.reserve_bytes {
         builder = builder.reserve_bytes(bytes);
+    }
+    if let Some(bytes) = start.snapshot_bytes {
+        builder = builder.snapshot_bytes(bytes);
+    }
+    if let Some(retention) = start.archive {
+        builder = builder.archive(retention);
     }
     if let Some(occurrences) = start.live_limit {
         builder = builder.live_limit(occurrences);

@@ -18,13 +18,15 @@ pub(crate) struct Journal {
     body: Vec<u8>,
     /// Urgency of what `records` holds, while the log's queue is full.
     waiting: Option<countwheel_wal::Urgency>,
+    /// Bytes of the records that were written since they were asked for.
+    bytes: u64,
     /// What the log will never take: the shard has decided more than it can write, and is over.
     broken: Option<Arc<str>>,
 }
 
 impl Journal {
     pub(crate) fn new(log: Log) -> Self {
-        Self { log, records: Records::new(), body: Vec::new(), waiting: None, broken: None }
+        Self { log, records: Records::new(), body: Vec::new(), waiting: None, bytes: 0, broken: None }
     }
 
     /// Writes a turn's records. What the log cannot take is kept, in order; see [`Journal::is_blocked`].
@@ -45,6 +47,12 @@ impl Journal {
         self.body.clear();
         record.encode(&mut self.body);
         self.records.push(record.kind(), &self.body);
+        self.bytes += self.body.len() as u64;
+    }
+
+    /// How many bytes of records were written since this was asked last.
+    pub(super) const fn take_bytes(&mut self) -> u64 {
+        std::mem::replace(&mut self.bytes, 0)
     }
 
     fn append(&mut self, urgency: countwheel_wal::Urgency) {

@@ -98,6 +98,8 @@ pub struct ShardMetrics {
     pub relay: RelayMetrics,
     /// The log.
     pub log: LogMetrics,
+    /// Snapshots.
+    pub snapshots: SnapshotMetrics,
 }
 
 /// What a shard counts of runs.
@@ -173,6 +175,31 @@ pub struct LogMetrics {
     pub sync_max: Duration,
 }
 
+/// What a shard counts of its snapshots.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SnapshotMetrics {
+    /// Snapshots written.
+    pub written_total: u64,
+    /// Snapshots that failed, to be tried again.
+    pub failed_total: u64,
+    /// Segments that left the log for a snapshot.
+    pub pruned_segments_total: u64,
+    /// Bytes of the newest one.
+    pub bytes: u64,
+    /// How long the newest one took.
+    pub took: Duration,
+}
+
+impl SnapshotMetrics {
+    fn add(&mut self, other: &Self) {
+        self.written_total += other.written_total;
+        self.failed_total += other.failed_total;
+        self.pruned_segments_total += other.pruned_segments_total;
+        self.bytes += other.bytes;
+        self.took = self.took.max(other.took);
+    }
+}
+
 impl ShardMetrics {
     /// Adds what another shard counts: totals and gauges add up, extremes stay extremes.
     pub fn add(&mut self, other: &Self) {
@@ -201,6 +228,7 @@ impl ShardMetrics {
         self.outbox_backlog += other.outbox_backlog;
         self.runs.add(&other.runs);
         self.relay.add(&other.relay);
+        self.snapshots.add(&other.snapshots);
         self.log.add(&other.log);
     }
 }

@@ -4,7 +4,7 @@
 //! and only what rests on durable records leaves.
 
 #[cfg(any(test, feature = "sim"))]
-mod driven;
+pub(crate) mod driven;
 mod report;
 mod runs;
 
@@ -24,6 +24,7 @@ use super::{
     pace::Pace,
     queue::{Away, Queue, QueueEvent, Remembered},
     signal::{Alarm, pulses},
+    snapshots::Snapshots,
     status::SharedStatus,
     tenant_metrics::TenantFollower,
 };
@@ -90,6 +91,7 @@ pub(crate) struct Parts {
     /// Told when the embedded queue has something for workers.
     pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) status: SharedStatus,
+    pub(crate) snapshots: Snapshots,
     pub(crate) mailbox: usize,
 }
 
@@ -113,6 +115,7 @@ pub(crate) struct ShardActor {
     tenants: TenantFollower,
     events: Vec<QueueEvent>,
     opening: Option<Turn>,
+    snapshots: Snapshots,
     mailbox: usize,
 }
 
@@ -137,6 +140,7 @@ impl ShardActor {
             tenants: TenantFollower::default(),
             events: Vec::new(),
             opening: Some(parts.opening),
+            snapshots: parts.snapshots,
             mailbox: parts.mailbox,
         })
     }
@@ -167,7 +171,9 @@ impl ShardActor {
         if advances {
             self.shard.advance(now, &mut turn);
         }
+        let is_busy = turn.more || !turn.releases.is_empty();
         self.carry_out(turn);
+        self.go_on_with_snapshots(is_busy);
         // While nothing may be decided, what is due stays due: ring in a second, not at once and again.
         self.alarm.set(self.next_wake(reading).filter(|_| advances));
         self.publish_status(reading.boottime_ms);
@@ -260,6 +266,13 @@ impl ShardActor {
         if turn.more || !turn.releases.is_empty() {
             self.signal.notify_one();
         }
+    }
+
+    fn go_on_with_snapshots(&mut self, is_busy: bool) {
+        let Some(journal) = &mut self.journal else { return };
+        self.snapshots.grown(journal.take_bytes());
+        let is_whole = !journal.is_blocked() && journal.state() == countwheel_wal::State::Running;
+        self.snapshots.turn(&mut self.shard, journal.log(), is_whole, is_busy);
     }
 
     fn declare(&mut self, queue: QueueNo, remembered: Remembered) {
@@ -370,6 +383,7 @@ impl ShardActor {
         self.turn();
         self.backend.queue().close(CLOSE_LIMIT);
         self.hear();
+        self.snapshots.stop(&mut self.shard);
         let Some(journal) = self.journal.take() else { return Ok(()) };
         let closed = journal.close();
         if closed.is_ok() {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use actix::{Actor, Addr, Arbiter, System};
-use countwheel_wal::{Log, LogId, Options, SyncPolicy};
+use countwheel_wal::{Archive, Entry, Log, LogId, Options, Replay, SyncPolicy};
 use tokio::sync::{Notify, oneshot};
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     local_queue::LocalQueue,
     rule_cache::RuleCache,
     shard_actor::{Backend, Parts, ShardActor},
+    snapshots::Snapshots,
     status::SharedStatus,
 };
 use crate::{
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) sync: SyncPolicy,
     pub(crate) segment_bytes: u64,
     pub(crate) reserve_bytes: u64,
+    pub(crate) snapshot_bytes: u64,
+    pub(crate) archive: Archive,
     pub(crate) lead_ms: i64,
     pub(crate) mailbox: usize,
     pub(crate) live_limit: usize,
@@ -143,22 +146,25 @@ fn open_shard(
         live_limit: settings.live_limit,
         ..Config::default()
     };
-    let permits = ShardPermits::new(Arc::clone(ledger));
-    let mut shard = Shard::new(config, Arc::clone(&settings.zones)).with_permits(Box::new(permits));
+    let fresh = || {
+        let permits = ShardPermits::new(Arc::clone(ledger));
+        Shard::new(config.clone(), Arc::clone(&settings.zones)).with_permits(Box::new(permits))
+    };
+    let mut reading = Remembered { fresh: &fresh, shard: fresh(), bytes: 0 };
     let mut options = Options::default();
     options.segment_bytes = settings.segment_bytes;
     options.reserve_bytes = settings.reserve_bytes;
     options.sync = settings.sync;
+    options.archive = settings.archive;
     options.shard = number;
     let wake = {
         let signal = Arc::clone(&signal);
         Arc::new(move || signal.notify_one())
     };
-    let (log, recovered) =
-        Log::open(&directory.shard_path(number), Arc::clone(&directory.fs), options, wake, &mut |entry| {
-            shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
-        })
+    let path = directory.shard_path(number);
+    let (log, recovered) = Log::open_from(&path, Arc::clone(&directory.fs), options, wake, &mut reading)
         .map_err(|source| OpenError::Log { shard: number, source: Box::new(source) })?;
+    let Remembered { mut shard, bytes, .. } = reading;
     tracing::info!(shard = number, records = recovered.last.0, "log recovered");
     let reading = settings.clock.reading();
     let boot = boot_id();
@@ -178,6 +184,7 @@ fn open_shard(
     if let Some(opened) = shard.opened() {
         log.set_generation(opened.generation);
     }
+    let snapshots = Snapshots::new(usize::from(number), settings.snapshot_bytes, bytes, Arc::clone(&signal));
     let parts = Parts {
         number: usize::from(number),
         shard,
@@ -189,9 +196,34 @@ fn open_shard(
         signal,
         arrivals: Arc::clone(arrivals),
         status: SharedStatus::default(),
+        snapshots,
         mailbox: settings.mailbox,
     };
     Ok((parts, recovered.log_id))
+}
+
+/// A shard while its log is read.
+struct Remembered<'a> {
+    fresh: &'a dyn Fn() -> Shard,
+    shard: Shard,
+    /// Bytes of records behind the snapshot.
+    bytes: u64,
+}
+
+impl Replay for Remembered<'_> {
+    fn restart(&mut self, _: countwheel_wal::Lsn) -> Result<(), String> {
+        (self.shard, self.bytes) = ((self.fresh)(), 0);
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.shard.restore(bytes).map_err(|error| error.to_string())
+    }
+
+    fn record(&mut self, entry: Entry<'_>) -> Result<(), String> {
+        self.bytes += entry.body.len() as u64;
+        self.shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
+    }
 }
 
 /// What was set for tenants and queues may have reached only some shards when the process died: the highest revision

@@ -10,7 +10,7 @@ use std::{
 };
 
 use countwheel_wal::{
-    Log, OpenError, Options,
+    Entry, Log, Lsn, OpenError, Options, Replay,
     sim::{Crash, SimFs},
 };
 use tokio::sync::{Notify, oneshot};
@@ -33,7 +33,8 @@ use crate::{
         ledger::{Ledger, ShardPermits},
         local_queue::LocalQueue,
         redis_queue::{Address, RedisConfig, RedisQueue, SteppedRelay, Time},
-        shard_actor::{Backend, Parts, ShardActor},
+        shard_actor::{Backend, Parts, ShardActor, driven::Snapshotting},
+        snapshots::Snapshots,
         status::SharedStatus,
     },
 };
@@ -71,6 +72,8 @@ pub(super) struct Node {
     starts: u8,
     /// The latest wall clock that any engine of this directory was shown.
     pub(super) highest_wall: UnixMs,
+    /// Records from the first on, as far as they were looked at.
+    pub(super) past: Vec<(u8, Vec<u8>)>,
 }
 
 /// What dies with the process.
@@ -80,7 +83,7 @@ pub(super) struct Running {
     pub(super) log_at_ms: u64,
     pub(super) relay_at_ms: u64,
     pub(super) actor_at_ms: u64,
-    pub(super) signaled: bool,
+    pub(super) snapshot: Option<Snapshotting>,
 }
 
 impl Node {
@@ -93,13 +96,14 @@ impl Node {
             boot: 1,
             starts: 0,
             highest_wall: wall,
+            past: Vec::new(),
         }
     }
 
     /// A machine that holds a copy of this one's directory, and agrees about the time.
     pub(super) fn copy(&self, index: usize) -> Self {
         let copy = Self::new(index, self.clock.now());
-        Self { fs: self.fs.restart(), highest_wall: self.highest_wall, boot: 1_000, ..copy }
+        Self { fs: self.fs.restart(), highest_wall: self.highest_wall, past: self.past.clone(), boot: 1_000, ..copy }
     }
 
     /// Time passes, or a clock is set.
@@ -113,14 +117,16 @@ impl Node {
         self.starts += 1;
         let swarm = &common.swarm;
         let config = Config { is_embedded: !swarm.is_redis, window: swarm.window, ..Config::default() };
-        let permits = ShardPermits::new(Arc::new(Ledger::default()));
-        let mut shard = Shard::new(config, Arc::clone(&common.zones)).with_permits(Box::new(permits));
+        let fresh = || {
+            let permits = ShardPermits::new(Arc::new(Ledger::default()));
+            Shard::new(config.clone(), Arc::clone(&common.zones)).with_permits(Box::new(permits))
+        };
+        let mut reading = Reader { fresh: &fresh, shard: fresh() };
         let mut options = Options::default();
         (options.segment_bytes, options.reserve_bytes) = (swarm.segment_bytes, swarm.reserve_bytes);
         let fs = Arc::new(self.fs.clone());
-        let (log, _) = Log::open_stepped(Path::new(DIR), fs, options, Arc::clone(&common.elapsed), &mut |entry| {
-            shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
-        })?;
+        let (log, _) = Log::open_stepped(Path::new(DIR), fs, options, Arc::clone(&common.elapsed), &mut reading)?;
+        let mut shard = reading.shard;
         let reading = self.clock.reading();
         let boot_id = format!("boot-{}", self.boot);
         let before = shard.opened().filter(|before| before.boot_id == boot_id);
@@ -154,12 +160,13 @@ impl Node {
             signal,
             arrivals: Arc::new(Arrivals::new(1)),
             status: SharedStatus::default(),
+            snapshots: Snapshots::new(0, u64::MAX, 0, Arc::new(Notify::new())),
             mailbox: 16,
         };
         let mut actor = ShardActor::new(parts).expect("a standing clock needs no timer");
         actor.start_by_hand();
         let (log_at_ms, relay_at_ms, actor_at_ms) = (0, 0, 0);
-        self.running = Some(Running { actor, relay, log_at_ms, relay_at_ms, actor_at_ms, signaled: true });
+        self.running = Some(Running { actor, relay, log_at_ms, relay_at_ms, actor_at_ms, snapshot: None });
         Ok(())
     }
 
@@ -196,15 +203,17 @@ impl Node {
         self.highest_wall = self.highest_wall.max(self.clock.now());
     }
 
-    /// Every record of the log.
-    pub(super) fn records(&self) -> Vec<(u8, Vec<u8>)> {
-        let mut records = Vec::new();
+    /// Keeps the log's records up to `durable`, before a snapshot takes their place or the world ends.
+    pub(super) fn remember(&mut self, durable: u64) {
+        let past = &mut self.past;
         let read = countwheel_wal::read_records(&self.fs, Path::new(DIR), &mut |entry| {
-            records.push((entry.kind, entry.body.to_vec()));
+            if entry.lsn.0 == past.len() as u64 + 1 && entry.lsn.0 <= durable {
+                past.push((entry.kind, entry.body.to_vec()));
+            }
             Ok(())
         });
         read.expect("a log that an engine runs on can be read");
-        records
+        assert_eq!(past.len() as u64, durable, "every record was seen once");
     }
 }
 
@@ -219,5 +228,26 @@ impl Running {
     /// Whether its log takes nothing any more.
     pub(super) fn is_poisoned(&self) -> bool {
         matches!(self.actor.log_state(), Some(countwheel_wal::State::Poisoned(_)))
+    }
+}
+
+/// A shard while its log is read.
+struct Reader<'a> {
+    fresh: &'a dyn Fn() -> Shard,
+    shard: Shard,
+}
+
+impl Replay for Reader<'_> {
+    fn restart(&mut self, _: Lsn) -> Result<(), String> {
+        self.shard = (self.fresh)();
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.shard.restore(bytes).map_err(|error| error.to_string())
+    }
+
+    fn record(&mut self, entry: Entry<'_>) -> Result<(), String> {
+        self.shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
     }
 }

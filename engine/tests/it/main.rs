@@ -21,6 +21,7 @@ mod http_settings;
 mod http_tokens;
 mod http_waits;
 mod ids;
+mod images;
 mod kills;
 #[cfg(feature = "redis")]
 mod kills_of_changes;

@@ -212,7 +212,7 @@ fn bytes(record: &Record) -> Vec<u8> {
     body
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes everything");
@@ -220,7 +220,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).expect("hex")).collect()
 }
 
@@ -273,7 +273,7 @@ where
     deserialize_exact(body, VARINT).expect("wincode reads what bincode wrote")
 }
 
-type Varint = Configuration<
+pub(crate) type Varint = Configuration<
     true,
     { wincode::config::DEFAULT_PREALLOCATION_SIZE_LIMIT },
     wincode::len::BincodeLen,
@@ -281,6 +281,10 @@ type Varint = Configuration<
     wincode::int_encoding::VarInt,
 >;
 const VARINT: Varint = Configuration::default().with_varint_encoding();
+
+pub(crate) const fn varint() -> Varint {
+    VARINT
+}
 
 type CronMirror = (u32, String, String, bool, bool, bool);
 type EveryMirror = (u32, i64, i64);

@@ -107,6 +107,9 @@ pub trait File: Send + Sync {
     /// reads the file through the cache sees them all the same. A wish: it may come to nothing.
     fn bypass_cache(&self) {}
 
+    /// Asks that what is read from now on comes from the disk, not from memory. A wish: it may come to nothing.
+    fn forget_cached(&self) {}
+
     /// Takes `len` bytes of space for the file (`fallocate`) and makes it that long.
     ///
     /// # Errors

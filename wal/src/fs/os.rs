@@ -108,6 +108,11 @@ impl File for OsFile {
         }
     }
 
+    fn forget_cached(&self) {
+        // Only what is synced is let go of; that it is not done changes nothing but where bytes come from.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
     fn bypass_cache(&self) {
         if let Err(error) = self.set_direct(true) {
             debug!(%error, "the file system cannot write past the page cache");

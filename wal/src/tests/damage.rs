@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::world::{STAMP, World, layout, run, segment_path};
+use super::world::{STAMP, World, layout, run_with, segment_path};
 use crate::OpenError;
 use crate::sim::{Rng, SimFs};
 
 /// A log of several segments that ends with a marker, or with a SEAL.
 fn durable_log(ends_with_seal: bool) -> (SimFs, u64) {
     let fs = SimFs::new();
-    run(&fs, 2, 10);
+    run_with(&fs, (2, 10), false);
     let mut world = World::open(&fs).unwrap();
     for _ in 0..3 {
         world.commit(2).unwrap();

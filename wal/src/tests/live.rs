@@ -83,7 +83,7 @@ fn a_log_in_use_is_read_record_by_record_each_one_once() {
         let last = append(&log, next..next + 50, Urgency::Prompt);
         next += 50;
         let mut seen: Seen = Vec::new();
-        let read = crate::read_records(&OsFs, dir.path(), &mut |entry| {
+        let read = crate::read_past(&OsFs, dir.path(), &mut |entry: crate::Entry<'_>| {
             seen.push((entry.lsn, entry.kind, entry.body.to_vec()));
             Ok(())
         });
@@ -92,7 +92,7 @@ fn a_log_in_use_is_read_record_by_record_each_one_once() {
         assert!(read.last <= last && !matches!(read.ending, crate::Ending::Damaged(_)), "{read:?}");
     }
     wait_until(&log, Lsn(next - 1));
-    let refused = crate::read_records(&OsFs, dir.path(), &mut |entry| Err(format!("no {}", entry.kind)));
+    let refused = crate::read_past(&OsFs, dir.path(), &mut |entry: crate::Entry<'_>| Err(format!("no {}", entry.kind)));
     assert!(matches!(refused, Err(OpenError::Visitor { lsn: Lsn(1), .. })), "{refused:?}");
 }
 

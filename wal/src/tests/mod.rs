@@ -8,4 +8,5 @@ mod full;
 mod golden;
 mod live;
 mod rows;
+mod snapshots;
 mod threads;

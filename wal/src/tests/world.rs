@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::appender::{Appender, Stamp};
 use crate::batch::Batch;
 use crate::fs::Fs;
+use crate::identity::Identity;
 use crate::name::Layout;
 use crate::records::Records;
 use crate::recover::{Recovered, make_directories, recover};
 use crate::sim::{Rng, SimFs};
+use crate::snapshot::{Keeper, Replay, SnapshotError, SnapshotFile};
 use crate::spare::{Spare, SpareSource, make_spare};
 use crate::write_error::WriteError;
-use crate::{Lsn, OpenError, Options, SyncPolicy};
+use crate::{Archive, Lsn, OpenError, Options, SyncPolicy};
 
 pub(super) const ROOT: &str = "/log";
 pub(super) const STAMP: Stamp = Stamp { wall_ms: 1_793_511_000_000, generation: 3 };
@@ -71,35 +73,114 @@ impl SpareSource for InlineSpares {
     }
 }
 
+/// Checks that what an open shows is records 1, 2, 3, ... bit for bit, whatever of them a snapshot stands for (I1, I2).
+pub(super) struct Shown {
+    next: u64,
+    snapshot: Lsn,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { next: 1, snapshot: Lsn::NONE }
+    }
+}
+
+impl Shown {
+    /// The last record that was shown.
+    pub(super) fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// The last record of the snapshot that was shown.
+    pub(super) fn snapshot(&self) -> Lsn {
+        self.snapshot
+    }
+}
+
+impl Replay for Shown {
+    fn restart(&mut self, at: Lsn) -> Result<(), String> {
+        *self = Self { next: 1, snapshot: at };
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let until = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert!(bytes[8..] == chunk(self.next, until)[8..], "chunk from {} to {until} differs", self.next);
+        self.next = until + 1;
+        Ok(())
+    }
+
+    fn record(&mut self, entry: crate::Entry<'_>) -> Result<(), String> {
+        let next = self.next;
+        assert!(next > self.snapshot.0, "records from {next} on are not in the snapshot up to {}", self.snapshot);
+        assert_eq!((entry.lsn, entry.kind), (Lsn(next), kind(next)));
+        assert!(entry.body == body(next), "record {next} differs");
+        self.next += 1;
+        Ok(())
+    }
+}
+
+/// A chunk that stands for records.
+fn chunk(from: u64, until: u64) -> Vec<u8> {
+    let mut chunk = until.to_le_bytes().to_vec();
+    (from..=until).for_each(|number| chunk.extend(body(number)));
+    chunk
+}
+
 /// An open log.
 pub(super) struct World {
     pub(super) fs: SimFs,
     pub(super) appender: Appender,
+    identity: Identity,
+    /// Where the newest snapshot ends.
+    snapshot: Lsn,
     spares: InlineSpares,
     /// What recovery showed, by count.
     pub(super) recovered: Recovered,
     /// The last record handed to the appender.
     pub(super) submitted: u64,
     unwritten: Option<Batch>,
+    pub(super) takes_snapshots: bool,
 }
 
 impl World {
-    /// Opens the log and checks that it shows records 1, 2, 3, ... bit for bit (I1, I2).
+    /// Opens the log and checks what it shows.
     pub(super) fn open(fs: &SimFs) -> Result<Self, OpenError> {
-        let mut next = 1;
-        let visit = &mut |entry: crate::Entry<'_>| {
-            assert_eq!((entry.lsn, entry.kind), (Lsn(next), kind(next)));
-            assert!(entry.body == body(next), "record {next} differs");
-            next += 1;
-            Ok(())
-        };
+        let mut shown = Shown::default();
         let shared: Arc<dyn Fs> = Arc::new(fs.clone());
         make_directories(fs, &layout())?;
-        let (appender, recovered) = recover(&shared, &layout(), &options(), STAMP.wall_ms, visit)?;
-        assert_eq!(recovered.last, Lsn(next - 1));
+        let (appender, recovered, identity) = recover(&shared, &layout(), &options(), STAMP.wall_ms, &mut shown)?;
+        assert_eq!(recovered.last, Lsn(shown.next - 1));
         assert_eq!(appender.durable(), recovered.last);
         let spares = InlineSpares { fs: fs.clone(), number: 0, kept: None };
-        Ok(Self { fs: fs.clone(), appender, spares, submitted: recovered.last.0, recovered, unwritten: None })
+        let (submitted, snapshot) = (recovered.last.0, recovered.snapshot.unwrap_or(Lsn::NONE));
+        let (fs, unwritten, takes_snapshots) = (fs.clone(), None, true);
+        Ok(Self { fs, appender, identity, spares, submitted, snapshot, recovered, unwritten, takes_snapshots })
+    }
+
+    /// Writes a snapshot of everything durable, in a few chunks, and removes what it makes superfluous.
+    pub(super) fn snapshot(&mut self, rng: &mut Rng) -> Result<(), WriteError> {
+        let at = self.appender.durable();
+        if at <= self.snapshot {
+            return Ok(());
+        }
+        // Into the archive or away, in turn.
+        let archive = if at.0.is_multiple_of(2) { Archive::Delete } else { Archive::default() };
+        let keeper = Keeper::for_tests(Arc::new(self.fs.clone()), layout(), self.identity, archive);
+        self.write_snapshot(&keeper, at, rng).map_err(as_broken)
+    }
+
+    fn write_snapshot(&mut self, keeper: &Keeper, at: Lsn, rng: &mut Rng) -> Result<(), SnapshotError> {
+        let mut file = SnapshotFile::begin(&self.fs, &layout(), &self.identity, at, STAMP.wall_ms)?;
+        let mut next = 1;
+        while next <= at.0 {
+            let until = (next + rng.below(6)).min(at.0);
+            file.write(&chunk(next, until))?;
+            next = until + 1;
+        }
+        file.settle(&self.fs, || Ok(()))?;
+        self.snapshot = at;
+        keeper.keep(STAMP.wall_ms).map(drop)
     }
 
     pub(super) fn durable(&self) -> u64 {
@@ -129,7 +210,8 @@ impl World {
     /// One step of the workload, chosen by `rng`.
     pub(super) fn step(&mut self, rng: &mut Rng) -> Result<(), WriteError> {
         self.retry()?;
-        match rng.below(8) {
+        match rng.below(10) {
+            8 | 9 if self.takes_snapshots => self.snapshot(rng),
             0 | 1 => self.appender.mark(STAMP),
             2 | 3 => self.commit(1),
             4 | 5 => self.commit(1 + rng.below(3)),
@@ -146,6 +228,10 @@ pub(super) struct Outcome {
 }
 
 pub(super) fn run(fs: &SimFs, seed: u64, steps: u64) -> Outcome {
+    run_with(fs, (seed, steps), true)
+}
+
+pub(super) fn run_with(fs: &SimFs, (seed, steps): (u64, u64), takes_snapshots: bool) -> Outcome {
     let mut rng = Rng::new(seed);
     let mut outcome = Outcome { durable: 0, submitted: 0, error: None };
     for part in 0..2 {
@@ -156,6 +242,7 @@ pub(super) fn run(fs: &SimFs, seed: u64, steps: u64) -> Outcome {
                 return outcome;
             }
         };
+        world.takes_snapshots = takes_snapshots;
         for _ in 0..steps {
             let stepped = world.step(&mut rng);
             (outcome.durable, outcome.submitted) = (world.durable(), world.submitted);
@@ -172,6 +259,14 @@ pub(super) fn run(fs: &SimFs, seed: u64, steps: u64) -> Outcome {
         }
     }
     outcome
+}
+
+fn as_broken(error: SnapshotError) -> WriteError {
+    match error {
+        SnapshotError::Io { what, path, source } => WriteError::Broken { what, path, source },
+        SnapshotError::NoSpace { .. } => WriteError::NoSpace,
+        other => panic!("{other}"),
+    }
 }
 
 fn as_write_error(error: OpenError) -> WriteError {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use countwheel_wal::{Corruption, Ending, Inspection, OsFs, read_records};
+use countwheel_wal::{Corruption, Ending, Inspection, OsFs, read_past};
 use indicatif::ProgressBar;
 
 use crate::{
@@ -101,7 +101,7 @@ impl Logs {
         }
         // Hidden where nobody looks at a terminal.
         let progress = ProgressBar::new_spinner();
-        let read = read_records(&OsFs, dir, &mut |entry| {
+        let read = read_past(&OsFs, dir, &mut |entry: countwheel_wal::Entry<'_>| {
             if entry.lsn.0 % STEP == 0 {
                 progress.set_message(format!("shard {shard}: record {}", entry.lsn));
                 progress.tick();

@@ -64,6 +64,12 @@ pub(crate) struct ServeArgs {
     /// Bytes of disk that a shard keeps aside for when it is full [default: 256MiB]
     #[arg(long, value_name = "BYTES")]
     reserve_bytes: Option<String>,
+    /// Bytes by which a shard's log grows between two snapshots [default: 256MiB]
+    #[arg(long, value_name = "BYTES")]
+    snapshot_bytes: Option<String>,
+    /// How long what snapshots make superfluous is kept in the archive; 0s deletes it [default: 720h]
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    archive: Option<String>,
     /// Occurrences of a shard that may be under way [default: 2000000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     live_limit: Option<String>,
@@ -101,6 +107,8 @@ impl ServeArgs {
             (Setting::Horizon, self.horizon),
             (Setting::SegmentBytes, self.segment_bytes),
             (Setting::ReserveBytes, self.reserve_bytes),
+            (Setting::SnapshotBytes, self.snapshot_bytes),
+            (Setting::Archive, self.archive),
             (Setting::LiveLimit, self.live_limit),
             (Setting::Mailbox, self.mailbox),
         ];

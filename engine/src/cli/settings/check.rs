@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     horizon: Option<Duration>,
     segment_bytes: Option<u64>,
     reserve_bytes: Option<u64>,
+    snapshot_bytes: Option<u64>,
+    archive: Option<Duration>,
     live_limit: Option<usize>,
     mailbox: Option<usize>,
 }
@@ -54,6 +56,8 @@ impl Settings {
             horizon: given.optional(Setting::Horizon, values::duration)?,
             segment_bytes: given.optional(Setting::SegmentBytes, values::bytes)?,
             reserve_bytes: given.optional(Setting::ReserveBytes, values::bytes)?,
+            snapshot_bytes: given.optional(Setting::SnapshotBytes, values::bytes)?,
+            archive: given.optional(Setting::Archive, values::duration)?,
             live_limit: given.optional(Setting::LiveLimit, |text| values::number(text, 1, 100_000_000))?,
             mailbox: given.optional(Setting::Mailbox, |text| values::number(text, 1, 1_000_000))?,
         })
@@ -71,6 +75,8 @@ impl Settings {
             horizon: self.horizon,
             segment_bytes: self.segment_bytes,
             reserve_bytes: self.reserve_bytes,
+            snapshot_bytes: self.snapshot_bytes,
+            archive: self.archive,
             live_limit: self.live_limit,
             mailbox: self.mailbox,
         }

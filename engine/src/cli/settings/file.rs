@@ -29,6 +29,8 @@ struct Written {
     horizon: Option<Spanned<String>>,
     segment_bytes: Option<Spanned<Bytes>>,
     reserve_bytes: Option<Spanned<Bytes>>,
+    snapshot_bytes: Option<Spanned<Bytes>>,
+    archive: Option<Spanned<String>>,
     live_limit: Option<Spanned<i64>>,
     mailbox: Option<Spanned<i64>>,
 }
@@ -102,6 +104,8 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<Setting, Given>, SettingErr
     take(Setting::Horizon, shown(written.horizon));
     take(Setting::SegmentBytes, shown(written.segment_bytes));
     take(Setting::ReserveBytes, shown(written.reserve_bytes));
+    take(Setting::SnapshotBytes, shown(written.snapshot_bytes));
+    take(Setting::Archive, shown(written.archive));
     take(Setting::LiveLimit, shown(written.live_limit));
     take(Setting::Mailbox, shown(written.mailbox));
     Ok(given)

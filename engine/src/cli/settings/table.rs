@@ -17,6 +17,8 @@ pub(crate) enum Setting {
     TlsKey,
     SegmentBytes,
     ReserveBytes,
+    SnapshotBytes,
+    Archive,
     LiveLimit,
     Mailbox,
 }
@@ -40,7 +42,7 @@ pub(super) enum Fallback {
 
 impl Setting {
     /// Every setting, in the order in which they are shown.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Data,
         Self::Listen,
         Self::Tokens,
@@ -55,6 +57,8 @@ impl Setting {
         Self::Horizon,
         Self::SegmentBytes,
         Self::ReserveBytes,
+        Self::SnapshotBytes,
+        Self::Archive,
         Self::LiveLimit,
         Self::Mailbox,
     ];
@@ -76,6 +80,8 @@ impl Setting {
             Self::TlsKey => "tls_key",
             Self::SegmentBytes => "segment_bytes",
             Self::ReserveBytes => "reserve_bytes",
+            Self::SnapshotBytes => "snapshot_bytes",
+            Self::Archive => "archive",
             Self::LiveLimit => "live_limit",
             Self::Mailbox => "mailbox",
         }
@@ -119,6 +125,8 @@ impl Setting {
             Self::TlsCert | Self::TlsKey => Fallback::Unset("plain HTTP"),
             Self::SegmentBytes => Fallback::Value("64MiB"),
             Self::ReserveBytes => Fallback::Value("256MiB"),
+            Self::SnapshotBytes => Fallback::Value("256MiB"),
+            Self::Archive => Fallback::Value("720h"),
             Self::LiveLimit => Fallback::Value("2000000"),
             Self::Mailbox => Fallback::Value("1024"),
         }

@@ -1,6 +1,7 @@
 //! An actor's body, driven by hand: no arbiter, no mailbox, no timer. Whoever drives it gives it turns, messages and its
 //! disk's turns, in any order.
 
+use countwheel_wal::{Lsn, SnapshotError, SnapshotWriter};
 use futures_util::FutureExt;
 
 use super::{Journal, ShardActor};
@@ -63,4 +64,48 @@ impl ShardActor {
     pub(crate) const fn shard(&self) -> &Shard {
         &self.shard
     }
+
+    /// Begins a snapshot, as far as the log allows one.
+    pub(crate) fn cut(&mut self) -> Option<Snapshotting> {
+        let journal = self.journal.as_mut().filter(|_| !self.shard.is_sweeping())?;
+        if journal.is_blocked() || journal.state() != countwheel_wal::State::Running {
+            return None;
+        }
+        let at = Lsn(self.shard.lsn().0);
+        let writer = journal.log().snapshot(at).ok()?;
+        self.shard.begin_snapshot();
+        Some(Snapshotting { writer, at, is_swept: false })
+    }
+
+    /// Goes on with a snapshot; it is over when nothing is given back.
+    pub(crate) fn sweep(&mut self, mut snapshot: Snapshotting, rows: usize) -> Result<Option<Snapshotting>, SnapshotError> {
+        let done = self.sweep_on(&mut snapshot, rows);
+        if !matches!(done, Ok(false)) {
+            self.shard.drop_snapshot();
+        }
+        match done? {
+            true => snapshot.writer.finish().map(|_| None),
+            false => Ok(Some(snapshot)),
+        }
+    }
+
+    /// Whether all of it is swept, and durable up to its cut.
+    fn sweep_on(&mut self, snapshot: &mut Snapshotting, rows: usize) -> Result<bool, SnapshotError> {
+        if !snapshot.is_swept {
+            let mut chunk = Vec::new();
+            snapshot.is_swept = self.shard.sweep(rows, &mut chunk);
+            if !chunk.is_empty() {
+                snapshot.writer.write(&chunk)?;
+            }
+        }
+        let durable = self.journal.as_ref().map(Journal::durable);
+        Ok(snapshot.is_swept && durable.is_some_and(|durable| durable.0 >= snapshot.at.0))
+    }
+}
+
+/// A snapshot that is being written.
+pub(crate) struct Snapshotting {
+    writer: SnapshotWriter,
+    at: Lsn,
+    is_swept: bool,
 }

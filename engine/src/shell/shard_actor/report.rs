@@ -76,6 +76,7 @@ impl ShardActor {
             held_total: counters.held,
             skipped_total: counters.skipped,
         };
+        self.metrics.snapshots = self.snapshots.metrics();
         self.metrics.relay = RelayMetrics { away, ..self.backend.queue().metrics() };
         self.metrics.log = LogMetrics {
             syncs_total: log.batches,

@@ -13,13 +13,14 @@ mod permits;
 mod queue;
 mod runs;
 mod script;
-mod snapshots;
+pub(in crate::kernel::shard) mod snapshots;
 pub(crate) mod timeline;
 mod workers;
 mod world;
 
 use std::sync::Arc;
 
+pub use self::snapshots::restore_anything;
 use self::{script::Script, world::World};
 use crate::kernel::calendar::ZoneSet;
 

@@ -4,7 +4,12 @@
 use std::sync::Arc;
 
 use super::{check, script::Script, world::World};
-use crate::kernel::{gate::Lsn, shard::Shard};
+use crate::kernel::{
+    calendar::ZoneSet,
+    gate::Lsn,
+    record::Opened,
+    shard::{Config, Shard, Turn},
+};
 
 /// What was written of snapshots.
 #[derive(Default)]
@@ -65,4 +70,48 @@ pub(super) fn at_the_end(world: &mut World) {
     }
     let again = snapshots.restored(world).expect("it is whole");
     check::same(&world.shard, &again);
+}
+
+/// Bytes as a snapshot: refused, or a shard that can be opened, goes on, and is the same when it is restored from a
+/// snapshot of its own.
+///
+/// # Panics
+/// When it is neither.
+pub fn restore_anything(bytes: &[u8], zones: &Arc<ZoneSet>) {
+    let fresh = || Shard::new(Config::default(), Arc::clone(zones));
+    let mut shard = fresh();
+    if shard.restore(bytes).is_err() || shard.is_restoring() {
+        return;
+    }
+    let mut now = shard.log_time();
+    let mut turn = Turn::default();
+    shard.open(Opened::default(), now);
+    shard.queue_ready();
+    for _ in 0..3 {
+        now = now.plus(60_000);
+        shard.set_durable(shard.lsn());
+        shard.set_elapsed(now.0);
+        shard.advance(now, &mut turn);
+    }
+    let mut image = Vec::new();
+    shard.begin_snapshot();
+    while !shard.sweep(1_000, &mut image) {}
+    let mut again = fresh();
+    again.restore(&image).expect("what a shard wrote, a shard reads");
+    check::same(&shard, &again);
+}
+
+/// The bytes of a snapshot of what `seed` grows into.
+#[cfg(test)]
+pub(in crate::kernel::shard) fn grown(seed: u64, zones: &Arc<ZoneSet>) -> Vec<u8> {
+    let bytes = super::script::grow(seed);
+    let mut script = Script::new(&bytes);
+    let mut world = World::new(&mut script, zones);
+    while !script.is_over() {
+        world.step(&mut script);
+    }
+    let mut image = Vec::new();
+    world.shard.begin_snapshot();
+    while !world.shard.sweep(1_000, &mut image) {}
+    image
 }

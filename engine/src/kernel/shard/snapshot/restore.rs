@@ -7,7 +7,7 @@ use crate::kernel::{
     attempt::Attempt,
     calendar::CronId,
     gate::Lsn,
-    id::{OccurrenceId, ScheduleId},
+    id::{Kind, OccurrenceId, ScheduleId},
     image::{
         self, AnsweredImage, AttemptImage, BackfillImage, Counts, FORMAT, Head, Image, OccurrenceImage, PlanImage,
         QueueImage, RunImage, ScheduleImage, SupersededImage, TenantImage,
@@ -376,6 +376,7 @@ impl Shard {
         for &number in &numbers {
             self.join_history(number)?;
             self.count_occurrence(number);
+            self.check_occurrence(number)?;
             let row = self.occurrences.row(number).expect("it was just listed");
             if let Some(entry) = row.entry.filter(|entry| is_entry_of(&self.occurrences, *entry, number))
                 && !self.config.is_embedded
@@ -424,6 +425,25 @@ impl Shard {
             None => return Err(Inconsistent::new(self.lsn, format!("occurrence {} ends a second history", number.0))),
         }
         Ok(())
+    }
+
+    /// What a schedule's own rule has made has the id that it must have and is behind the cursor; what was claimed, held
+    /// or is dead has a run.
+    fn check_occurrence(&self, number: OccurrenceNo) -> Restored {
+        let row = self.occurrences.row(number).expect("it was just listed");
+        let schedule = self.schedule(row.schedule);
+        if row.kind == Kind::Regular {
+            let id = OccurrenceId::of(schedule.id, row.version, row.scheduled_for, Kind::Regular, b"");
+            self.check(row.id == id, || format!("occurrence {} is {}, should be {id}", number.0, row.id))?;
+            let is_firing = row.version == schedule.version && !schedule.is_canceled;
+            self.check(!is_firing || row.scheduled_for <= schedule.decided_through, || {
+                format!("occurrence {} is ahead of its schedule's cursor", number.0)
+            })?;
+        }
+        let needs_run = matches!(row.state, State::Running | State::RetryWait | State::Dead | State::Held);
+        self.check(!needs_run || (row.is_tracked && self.runs.of(number).is_some()), || {
+            format!("occurrence {} is {:?} without a run", number.0, row.state)
+        })
     }
 
     fn count_occurrence(&mut self, number: OccurrenceNo) {

@@ -19,6 +19,7 @@ mod requests;
 mod retries;
 mod rig;
 mod runs;
+mod snapshots;
 mod turns;
 mod versions;
 
