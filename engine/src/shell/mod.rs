@@ -19,7 +19,7 @@ pub(crate) mod rule_cache;
 pub mod run_ask;
 pub(crate) mod shard_actor;
 mod signal;
-mod snapshots;
+pub(crate) mod snapshots;
 pub mod status;
 pub(crate) mod supervise;
 pub mod tenant_metrics;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use countwheel_wal::{
-    Entry, Log, Lsn, OpenError, Options, Replay,
+    Archive, Entry, Log, Lsn, OpenError, Options, Replay, read_past,
     sim::{Crash, SimFs},
 };
 use tokio::sync::{Notify, oneshot};
@@ -74,6 +74,8 @@ pub(super) struct Node {
     pub(super) highest_wall: UnixMs,
     /// Records from the first on, as far as they were looked at.
     pub(super) past: Vec<(u8, Vec<u8>)>,
+    /// When it is started again.
+    pub(super) opens_at_ms: u64,
 }
 
 /// What dies with the process.
@@ -84,6 +86,8 @@ pub(super) struct Running {
     pub(super) relay_at_ms: u64,
     pub(super) actor_at_ms: u64,
     pub(super) snapshot: Option<Snapshotting>,
+    pub(super) turned_ms: u64,
+    signaled: bool,
 }
 
 impl Node {
@@ -97,6 +101,7 @@ impl Node {
             starts: 0,
             highest_wall: wall,
             past: Vec::new(),
+            opens_at_ms: 0,
         }
     }
 
@@ -124,6 +129,8 @@ impl Node {
         let mut reading = Reader { fresh: &fresh, shard: fresh() };
         let mut options = Options::default();
         (options.segment_bytes, options.reserve_bytes) = (swarm.segment_bytes, swarm.reserve_bytes);
+        options.archive =
+            if swarm.archives { Archive::keep(Duration::from_secs(1_000_000)) } else { Archive::Delete };
         let fs = Arc::new(self.fs.clone());
         let (log, _) = Log::open_stepped(Path::new(DIR), fs, options, Arc::clone(&common.elapsed), &mut reading)?;
         let mut shard = reading.shard;
@@ -166,7 +173,7 @@ impl Node {
         let mut actor = ShardActor::new(parts).expect("a standing clock needs no timer");
         actor.start_by_hand();
         let (log_at_ms, relay_at_ms, actor_at_ms) = (0, 0, 0);
-        self.running = Some(Running { actor, relay, log_at_ms, relay_at_ms, actor_at_ms, snapshot: None });
+        self.running = Some(Running { actor, relay, log_at_ms, relay_at_ms, actor_at_ms, snapshot: None, turned_ms: 0, signaled: true });
         Ok(())
     }
 
@@ -205,15 +212,9 @@ impl Node {
 
     /// Keeps the log's records up to `durable`, before a snapshot takes their place or the world ends.
     pub(super) fn remember(&mut self, durable: u64) {
-        let past = &mut self.past;
-        let read = countwheel_wal::read_records(&self.fs, Path::new(DIR), &mut |entry| {
-            if entry.lsn.0 == past.len() as u64 + 1 && entry.lsn.0 <= durable {
-                past.push((entry.kind, entry.body.to_vec()));
-            }
-            Ok(())
-        });
-        read.expect("a log that an engine runs on can be read");
-        assert_eq!(past.len() as u64, durable, "every record was seen once");
+        let mut past = Past { records: &mut self.past, through: durable };
+        read_past(&self.fs, Path::new(DIR), &mut past).expect("a log that an engine runs on can be read");
+        assert_eq!(self.past.len() as u64, durable, "every record was seen once");
     }
 }
 
@@ -223,6 +224,34 @@ impl Running {
         let (reply, answer) = oneshot::channel();
         self.actor.ask(ask(reply));
         answer
+    }
+
+    /// When its shard wants a turn.
+    pub(super) fn turn_due_ms(&mut self, now_ms: u64, wall: UnixMs) -> u64 {
+        self.signaled |= self.actor.was_signaled();
+        if self.signaled {
+            return self.actor_at_ms.max(now_ms);
+        }
+        let alarm = self.actor.rings_at().map(|at| now_ms + at.since(wall).max(0).cast_unsigned());
+        alarm.unwrap_or(u64::MAX).min(self.turned_ms + 1_000).max(self.actor_at_ms)
+    }
+
+    pub(super) fn turn(&mut self, now_ms: u64) {
+        self.signaled = false;
+        self.turned_ms = now_ms;
+        self.actor.pulse();
+    }
+
+    /// When its disk has something to do.
+    pub(super) fn log_due_ms(&self, now_ms: u64) -> u64 {
+        self.actor.log_due_in_ms().map_or(u64::MAX, |wait_ms| (now_ms + wait_ms).max(self.log_at_ms))
+    }
+
+    /// When its relay has something to do.
+    pub(super) fn relay_due_ms(&self, began: Instant) -> u64 {
+        let next = self.relay.as_ref().and_then(SteppedRelay::next_at);
+        let at_ms = next.map(|at| u64::try_from(at.saturating_duration_since(began).as_millis()).unwrap_or(u64::MAX));
+        at_ms.map_or(u64::MAX, |at_ms| at_ms.max(self.relay_at_ms))
     }
 
     /// Whether its log takes nothing any more.
@@ -249,5 +278,28 @@ impl Replay for Reader<'_> {
 
     fn record(&mut self, entry: Entry<'_>) -> Result<(), String> {
         self.shard.replay(entry.kind, entry.body).map_err(|error| error.to_string())
+    }
+}
+
+/// The log's records as they are read once more; snapshots are passed over.
+struct Past<'a> {
+    records: &'a mut Vec<(u8, Vec<u8>)>,
+    through: u64,
+}
+
+impl Replay for Past<'_> {
+    fn restart(&mut self, _: Lsn) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn chunk(&mut self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn record(&mut self, entry: Entry<'_>) -> Result<(), String> {
+        if entry.lsn.0 == self.records.len() as u64 + 1 && entry.lsn.0 <= self.through {
+            self.records.push((entry.kind, entry.body.to_vec()));
+        }
+        Ok(())
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Swarm {
     pub(super) window: usize,
     pub(super) segment_bytes: u64,
     pub(super) reserve_bytes: u64,
+    /// What snapshots make superfluous is kept, compressed.
+    pub(super) archives: bool,
 }
 
 impl Swarm {
@@ -85,6 +87,7 @@ impl Swarm {
             window: [3, 50, 32_768][dice.index(3)],
             segment_bytes: [32 << 10, 128 << 10][dice.index(2)],
             reserve_bytes: [0, 64 << 10][dice.index(2)],
+            archives: dice.percent(30),
         }
     }
 

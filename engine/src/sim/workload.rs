@@ -22,7 +22,7 @@ pub(super) const TENANTS: [&str; 2] = ["a", "b"];
 
 /// A schedule around `now`.
 pub(super) fn draw(dice: &mut Dice, swarm: &Swarm, now: UnixMs) -> Spec {
-    let mut near = |dice: &mut Dice, reach_ms: u64| now.plus(i64::try_from(dice.below(reach_ms)).unwrap_or(0) - 2_000);
+    let near = |dice: &mut Dice, reach_ms: u64| now.plus(i64::try_from(dice.below(reach_ms)).unwrap_or(0) - 2_000);
     let every_ms = *dice.pick(&[1_500, 7_000, 7_000, 20_000, 60_000, 600_000, 86_400_000]);
     let queue = dice.index(2);
     let (rule, gap_ms) = match dice.below(8) {

@@ -65,6 +65,15 @@ impl ShardActor {
         &self.shard
     }
 
+    pub(crate) const fn shard_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+
+    /// The last record that is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.durable().0)
+    }
+
     /// Begins a snapshot, as far as the log allows one.
     pub(crate) fn cut(&mut self) -> Option<Snapshotting> {
         let journal = self.journal.as_mut().filter(|_| !self.shard.is_sweeping())?;

@@ -12,7 +12,6 @@ mod streams;
 mod tests;
 
 pub(super) use self::{
-    data::{Command, EntryFields},
     resp::command,
-    server::{Mood, Rates, Seen, SharedRedis, SimRedis},
+    server::{Client, Mood, Rates, Seen, SharedRedis},
 };

@@ -1,0 +1,43 @@
+//! Worlds in the ordinary run; more of them: `cargo run --release -p countwheel-bench -- sim --seeds N`.
+
+use super::{Atlas, run};
+
+/// Runs a seed, and names it when a promise is broken.
+fn try_seed(seed: u64, atlas: &Atlas) -> Result<super::Outcome, String> {
+    std::panic::catch_unwind(|| run(seed, atlas, false)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    })
+}
+
+#[test]
+fn no_promise_is_broken_in_five_hundred_worlds() {
+    let atlas = Atlas::new();
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(500);
+    let mut broken = Vec::new();
+    let (mut landings, mut faults, mut duplicates) = (0, 0, 0);
+    for seed in 0..seeds {
+        match try_seed(seed, &atlas) {
+            Ok(outcome) => {
+                landings += outcome.landings;
+                faults += outcome.faults;
+                duplicates += outcome.duplicates;
+            }
+            Err(text) => broken.push((seed, text)),
+        }
+    }
+    println!("{seeds} worlds: {landings} landings, {duplicates} excused duplicates, {faults} faults");
+    for (seed, text) in &broken {
+        println!("seed {seed}: {text}");
+    }
+    assert!(broken.is_empty(), "{} of {seeds} worlds broke a promise: {:?}", broken.len(), broken[0]);
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    let atlas = Atlas::new();
+    for seed in (0..500).step_by(25) {
+        let (one, other) = (try_seed(seed, &atlas), try_seed(seed, &atlas));
+        assert_eq!(one, other, "seed {seed}");
+    }
+}
