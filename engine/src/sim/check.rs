@@ -87,7 +87,7 @@ impl Checker {
                 }
                 self.lost_ms.insert(key, now_ms);
             }
-            Seen::Owned { fields, .. } => {
+            Seen::Owned { fields } => {
                 let pairs = fields.as_chunks::<2>().0.iter();
                 let generation = pairs.clone().find(|[name, _]| name == b"shard:0:generation");
                 if let Some([_, text]) = generation {
@@ -96,7 +96,6 @@ impl Checker {
                     self.owned = generation;
                 }
             }
-            Seen::Acknowledged { .. } => {}
             Seen::Added { peer, key, id, fields } => {
                 let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
                 let Some((occurrence, meta)) = names(&fields) else { return };

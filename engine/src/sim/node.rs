@@ -69,7 +69,7 @@ pub(super) struct Node {
     pub(super) clock: Arc<Clock>,
     pub(super) running: Option<Running>,
     boot: u64,
-    starts: u8,
+    starts: u32,
     /// The latest wall clock that any engine of this directory was shown.
     pub(super) highest_wall: UnixMs,
     /// Records from the first on, as far as they were looked at.
@@ -140,7 +140,8 @@ impl Node {
         let before = before.map(|b| Reading { wall: UnixMs(b.wall_ms), boottime_ms: b.boottime_ms });
         let time = EngineTime::new(shard.log_time(), before, reading);
         let mut owner = [0xee; 16];
-        (owner[0], owner[1]) = (u8::try_from(self.index).unwrap_or(u8::MAX), self.starts);
+        owner[0] = u8::try_from(self.index).unwrap_or(u8::MAX);
+        owner[4..8].copy_from_slice(&self.starts.to_be_bytes());
         let opened = Opened {
             owner,
             boot_id,

@@ -4,7 +4,7 @@ use super::{Atlas, run};
 
 /// Runs a seed, and names it when a promise is broken.
 fn try_seed(seed: u64, atlas: &Atlas) -> Result<super::Outcome, String> {
-    std::panic::catch_unwind(|| run(seed, atlas, false)).map_err(|panic| {
+    std::panic::catch_unwind(|| run(seed, atlas, std::env::var("SIM_TRACE").is_ok())).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
     })
@@ -14,10 +14,17 @@ fn try_seed(seed: u64, atlas: &Atlas) -> Result<super::Outcome, String> {
 fn no_promise_is_broken_in_five_hundred_worlds() {
     let atlas = Atlas::new();
     let seeds = std::env::var("SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(500);
+    let first = std::env::var("SIM_FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(0);
+    let is_slow = std::env::var("SIM_TIMES").is_ok();
     let mut broken = Vec::new();
     let (mut landings, mut faults, mut duplicates) = (0, 0, 0);
-    for seed in 0..seeds {
-        match try_seed(seed, &atlas) {
+    for seed in first..first + seeds {
+        let began = std::time::Instant::now();
+        let outcome = try_seed(seed, &atlas);
+        if is_slow {
+            println!("{seed}: {:?} {outcome:?}", began.elapsed());
+        }
+        match outcome {
             Ok(outcome) => {
                 landings += outcome.landings;
                 faults += outcome.faults;

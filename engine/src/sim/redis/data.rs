@@ -20,7 +20,7 @@ pub(in crate::sim) type EntryFields = Vec<Vec<u8>>;
 pub(super) enum Key {
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     Stream(StreamKey),
-    Text(Vec<u8>),
+    Text,
 }
 
 /// Everything that a server holds.
@@ -63,8 +63,8 @@ impl Data {
                 }
                 Some(_) => error(WRONG_TYPE),
             },
-            ("SET", [key, value]) => {
-                self.keys.insert(key.to_vec(), Key::Text(value.to_vec()));
+            ("SET", [key, _]) => {
+                self.keys.insert(key.to_vec(), Key::Text);
                 Value::Okay
             }
             ("DEL", keys) => int(keys.iter().filter(|key| self.keys.remove(**key).is_some()).count()),
@@ -116,7 +116,7 @@ impl Data {
     pub(super) fn streams(&self) -> impl Iterator<Item = (&Vec<u8>, &StreamKey)> {
         self.keys.iter().filter_map(|(key, value)| match value {
             Key::Stream(stream) => Some((key, stream)),
-            Key::Hash(_) | Key::Text(_) => None,
+            Key::Hash(_) | Key::Text => None,
         })
     }
 }

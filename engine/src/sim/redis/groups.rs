@@ -42,7 +42,7 @@ impl Data {
         match self.keys.get_mut(key) {
             Some(Key::Stream(stream)) if stream.groups.contains_key(group) => Ok((stream, group.to_vec())),
             None | Some(Key::Stream(_)) => Err(no_group(key, group, suffix)),
-            Some(Key::Hash(_) | Key::Text(_)) => Err(error(WRONG_TYPE)),
+            Some(Key::Hash(_) | Key::Text) => Err(error(WRONG_TYPE)),
         }
     }
 

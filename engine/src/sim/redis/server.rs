@@ -50,9 +50,7 @@ pub(in crate::sim) enum Seen {
     /// An entry was accepted from a connection of this peer.
     Added { peer: usize, key: Vec<u8>, id: EntryId, fields: EntryFields },
     /// Who may write was written.
-    Owned { peer: usize, fields: Vec<Vec<u8>> },
-    /// A consumer acknowledged.
-    Acknowledged { key: Vec<u8>, id: EntryId },
+    Owned { fields: Vec<Vec<u8>> },
     /// Everything that was accepted for this key may be gone.
     Lost { key: Vec<u8> },
 }
@@ -345,12 +343,7 @@ impl SimRedis {
                 let fields = command[from..].to_vec();
                 self.seen.push(Seen::Added { peer, key: command[1].clone(), id, fields });
             }
-            ("HSET", _) => self.seen.push(Seen::Owned { peer, fields: command[2..].to_vec() }),
-            ("XACK", Value::Int(1..)) => {
-                for id in command[3..].iter().filter_map(|id| streams::id(id, 0)) {
-                    self.seen.push(Seen::Acknowledged { key: command[1].clone(), id });
-                }
-            }
+            ("HSET", _) => self.seen.push(Seen::Owned { fields: command[2..].to_vec() }),
             _ => {}
         }
     }
@@ -386,7 +379,7 @@ impl SimRedis {
             }
         }
         if !is_whole {
-            self.lose(before.streams().map(|(key, _)| key.clone()).collect());
+            self.lose(before.keys.into_keys().collect());
         }
         self.past = kept.clone();
         self.data = kept;
@@ -427,11 +420,6 @@ impl SimRedis {
     /// All streams' keys.
     pub(in crate::sim) fn stream_keys(&self) -> Vec<Vec<u8>> {
         self.data.streams().map(|(key, _)| key.clone()).collect()
-    }
-
-    /// How many entries stand in all streams.
-    pub(in crate::sim) fn standing(&self) -> usize {
-        self.data.streams().map(|(_, stream)| stream.entries.len()).sum()
     }
 }
 

@@ -76,11 +76,11 @@ impl Data {
     pub(super) fn set_id(&mut self, key: &[u8], text: &[u8]) -> Value {
         let Some(id) = id(text, 0) else { return error(INVALID_ID) };
         self.with(key, error(NO_SUCH_KEY), |stream| {
-            if id < stream.max_deleted {
-                return error("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
-            }
             if stream.entries.last_key_value().is_some_and(|(top, _)| id < *top) {
                 return error("ERR The ID specified in XSETID is smaller than the target stream top item");
+            }
+            if id < stream.max_deleted {
+                return error("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
             }
             stream.last = id;
             Value::Okay
@@ -156,7 +156,7 @@ impl Data {
     pub(super) fn stream_or_new(&mut self, key: &[u8]) -> Result<&mut StreamKey, Value> {
         match self.keys.entry(key.to_vec()).or_insert_with(|| Key::Stream(StreamKey::default())) {
             Key::Stream(stream) => Ok(stream),
-            Key::Hash(_) | Key::Text(_) => Err(error(WRONG_TYPE)),
+            Key::Hash(_) | Key::Text => Err(error(WRONG_TYPE)),
         }
     }
 }

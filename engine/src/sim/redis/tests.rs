@@ -11,12 +11,15 @@ use redis::Value;
 use super::{Rates, SharedRedis, data::Command};
 use crate::shell::redis_queue::{Address, Commands, Link};
 
-struct Server(Child, tempfile::TempDir);
+struct Server {
+    child: Child,
+    _dir: tempfile::TempDir,
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -27,8 +30,8 @@ fn start() -> Option<(Server, Link)> {
     let arguments = ["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"];
     let mut child = Process::new("redis-server");
     child.args(arguments).arg(&socket).current_dir(dir.path()).stdout(Stdio::null());
-    let server = Server(child.spawn().ok()?, dir);
     let url = format!("unix:{}", socket.display());
+    let server = Server { child: child.spawn().ok()?, _dir: dir };
     let address = Address::parse(&url, Duration::from_secs(5), Duration::from_secs(5)).expect("a path is a url");
     for _ in 0..500 {
         if let Ok(link) = Link::connect(&address) {
