@@ -22,6 +22,7 @@ enum Fault {
     DestroyGroup,
     Copy,
     Snapshot,
+    Nothing,
 }
 
 impl World {
@@ -41,7 +42,8 @@ impl World {
             (swarm.redis_deletions, Fault::Delete),
             (swarm.redis_deletions, Fault::DestroyGroup),
             (swarm.has_copy && self.nodes.len() == 1, Fault::Copy),
-            (true, Fault::Snapshot),
+            (self.common.now_ms() % 3 == 0, Fault::Snapshot),
+            (true, Fault::Nothing),
         ];
         all.into_iter().filter(|(is_there, _)| *is_there).map(|(_, fault)| fault).collect()
     }
@@ -52,7 +54,7 @@ impl World {
         let index = self.dice.index(self.nodes.len());
         let now_ms = self.now_ms();
         self.trace.note(now_ms, format_args!("{index}: {fault:?}"));
-        self.faults += u64::from(!matches!(fault, Fault::Snapshot));
+        self.faults += u64::from(!matches!(fault, Fault::Snapshot | Fault::Nothing));
         match fault {
             Fault::PowerCut | Fault::PowerCutSoon | Fault::Kill => self.end_process(fault, index),
             Fault::FullDisk => {
@@ -71,6 +73,7 @@ impl World {
             }
             Fault::Suspend => self.suspend(index),
             Fault::Snapshot => self.cut_snapshot(index),
+            Fault::Nothing => {}
             Fault::Copy => {
                 let copy = self.nodes[0].copy(1);
                 self.nodes.push(copy);

@@ -69,8 +69,8 @@ impl Swarm {
             has_copy,
             workers: 1 + dice.index(3),
             schedules: 2 + dice.index(9),
-            chaos_ms: [60_000, 180_000, 600_000, 1_800_000][dice.index(4)],
-            pace_ms: [500, 2_000, 8_000][dice.index(3)],
+            chaos_ms: [20_000, 60_000, 180_000, 600_000][dice.index(4)],
+            pace_ms: [700, 2_000, 8_000][dice.index(3)],
             latency_ms: [0, 3, 40, 400][dice.index(4)],
             power_cuts: faults[0],
             kills: faults[1],
@@ -87,7 +87,7 @@ impl Swarm {
             window: [3, 50, 32_768][dice.index(3)],
             segment_bytes: [32 << 10, 128 << 10][dice.index(2)],
             reserve_bytes: [0, 64 << 10][dice.index(2)],
-            archives: dice.percent(30),
+            archives: dice.percent(10),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Arguments;
 
+use crate::kernel::record::Record;
+
 /// A running hash of everything that happened (FNV-1a), printed as it happens if somebody wants to see it.
 #[derive(Clone, Debug)]
 pub(super) struct Trace {
@@ -24,6 +26,13 @@ impl Trace {
         }
         for byte in self.text.bytes() {
             self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// Prints a log, if somebody wants to see it.
+    pub(super) fn show(&self, past: &[(u8, Vec<u8>)]) {
+        for (number, (kind, body)) in past.iter().enumerate().filter(|_| self.is_shown) {
+            println!("record {} {:?}", number + 1, Record::decode(*kind, body));
         }
     }
 

@@ -258,6 +258,7 @@ impl Worker {
             return 500 + around.dice.below(1_000);
         };
         let (id, schedule) = (read.occurrence, read.schedule);
+        around.checker.asked_for(id);
         let answer =
             running.ask(|reply| Ask::Run(RunAsk::ClaimOne { id, schedule, queue: None, claimant, reply }));
         self.doing = Doing::Claiming { read, asked_ms: around.now_ms, answer };
@@ -288,7 +289,6 @@ impl Worker {
             }
             Heard::Answer(Err(refusal)) => {
                 around.trace.note(around.now_ms, format_args!("refused {} {}", read.occurrence, refusal.as_str()));
-                around.checker.refused(read.occurrence);
                 self.acknowledge(&read, around);
                 5
             }

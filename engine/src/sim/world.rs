@@ -14,7 +14,7 @@ use super::{
     calls::Calls,
     check::Checker,
     node::{Common, Node, PATIENCE_MS},
-    redis::{Mood, Rates, SharedRedis},
+    redis::{Mood, Rates, Seen, SharedRedis},
     swarm::{Dice, Swarm},
     trace::Trace,
     workers::{Around, Worker},
@@ -101,6 +101,7 @@ impl World {
         let node = self.nodes.last_mut().expect("there is one");
         let durable = node.running.as_ref().map_or(0, |running| running.actor.durable());
         node.remember(durable);
+        self.trace.show(&node.past);
         self.checker.at_the_end(node, &self.common.zones, &self.common.swarm);
         self.trace.note(durable, format_args!("the end"));
         Outcome {
@@ -302,8 +303,17 @@ impl World {
         let seen = std::mem::take(&mut self.common.redis.lock().seen);
         let now_ms = self.now_ms();
         for seen in seen {
-            if let super::redis::Seen::Added { peer, key, id, .. } = &seen {
-                self.trace.note(now_ms, format_args!("{peer} adds {id} to {}", String::from_utf8_lossy(key)));
+            match &seen {
+                Seen::Added { peer, key, id, fields } => {
+                    let occurrence = String::from_utf8_lossy(fields.get(1).map_or(b"", Vec::as_slice));
+                    let key = String::from_utf8_lossy(key);
+                    self.trace.note(now_ms, format_args!("{peer} adds {id} to {key}: {occurrence}"));
+                }
+                Seen::Moved { peer, command } => {
+                    let command = command.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+                    self.trace.note(now_ms, format_args!("{peer}: {command}"));
+                }
+                Seen::Owned { .. } | Seen::Lost { .. } => self.trace.note(now_ms, format_args!("{seen:?}")),
             }
             self.checker.look(seen, now_ms, &self.common.swarm, &self.nodes);
         }

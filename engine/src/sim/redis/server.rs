@@ -49,6 +49,8 @@ pub(in crate::sim) struct Rates {
 pub(in crate::sim) enum Seen {
     /// An entry was accepted from a connection of this peer.
     Added { peer: usize, key: Vec<u8>, id: EntryId, fields: EntryFields },
+    /// A stream's last id was set, or entries were trimmed.
+    Moved { peer: usize, command: Vec<Vec<u8>> },
     /// Who may write was written.
     Owned { fields: Vec<Vec<u8>> },
     /// Everything that was accepted for this key may be gone.
@@ -343,6 +345,7 @@ impl SimRedis {
                 let fields = command[from..].to_vec();
                 self.seen.push(Seen::Added { peer, key: command[1].clone(), id, fields });
             }
+            ("XSETID" | "XTRIM", _) => self.seen.push(Seen::Moved { peer, command: command.clone() }),
             ("HSET", _) => self.seen.push(Seen::Owned { fields: command[2..].to_vec() }),
             _ => {}
         }
