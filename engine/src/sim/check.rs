@@ -205,9 +205,9 @@ impl Checker {
         for (id, reigns) in timeline::reigns(&node.past) {
             let (schedule, _) = running.actor.shard_mut().read(&id.into(), now).expect("a schedule of the log is known");
             let history = history(running.actor.shard(), id);
-            // One that was acknowledged without a claim stays what it is, and those that wait for it too.
+            // One that was acknowledged without a claim, or waits for a person, stays what it is; those behind it too.
             let blocks = history.iter().any(
-                |item| matches!(item, HistoryItem::Occurrence(occurrence) if self.unclaimed.contains(&occurrence.id)),
+                |item| matches!(item, HistoryItem::Occurrence(occurrence) if occurrence.state == State::Held || self.unclaimed.contains(&occurrence.id)),
             );
             for item in &history {
                 if let HistoryItem::Occurrence(occurrence) = item {

@@ -36,6 +36,10 @@ impl Trace {
         }
     }
 
+    pub(super) const fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
     pub(super) const fn hash(&self) -> u64 {
         self.hash
     }

@@ -330,7 +330,8 @@ impl Worker {
     fn run(&mut self, run: &ClaimedRun, around: &mut Around<'_>) -> u64 {
         let fails = around.is_chaos && around.dice.percent(15);
         let stalls = around.misbehaves(5);
-        let takes_ms = if stalls { 3 * LEASE_MS } else { 1 + around.dice.below(3_000) };
+        let longest_ms = if around.is_chaos { 3_000 } else { 20 };
+        let takes_ms = if stalls { 3 * LEASE_MS } else { 1 + around.dice.below(longest_ms) };
         let run = Run { occurrence: run.occurrence_id, token: run.lease_token, fails, told: 0 };
         let beat_ms = if stalls { u64::MAX } else { around.now_ms + LEASE_MS / 3 };
         self.doing = Doing::Running { run, until_ms: around.now_ms + takes_ms, beat_ms, beat: None };

@@ -265,7 +265,12 @@ impl World {
                 let running = node.running.as_mut().expect("it was just opened");
                 let now = running.actor.engine_time();
                 self.trace.note(now_ms, format_args!("{index}: open, {}", running.actor.shard().lsn().0));
+                let durable = running.actor.durable();
                 self.checker.came_up(running.actor.shard_mut(), now);
+                if self.trace.is_shown() {
+                    node.remember(durable);
+                    self.trace.show(&node.past);
+                }
             }
             Err(error) => {
                 use countwheel_wal::OpenError;

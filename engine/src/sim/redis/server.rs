@@ -323,7 +323,8 @@ impl SimRedis {
             let answer = self.data.run(command, self.now_ms);
             if is_write(command) && !matches!(answer, Value::ServerError(_)) {
                 self.touches += 1;
-                if let Some(key) = command.get(1) {
+                let has_changed = !matches!(answer, Value::Int(0) | Value::Nil) || name(command) == "HSET";
+                if let Some(key) = command.get(1).filter(|_| has_changed) {
                     self.touched.insert(key.clone(), self.touches);
                 }
                 self.look_on(peer, command, &answer);
