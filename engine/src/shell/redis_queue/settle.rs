@@ -117,6 +117,7 @@ impl Relay {
             track.known.added = one.added;
             track.length = one.before.map_or(0, |top| top.length);
             track.fresh = false;
+            track.fences = 0;
             track.standing = Standing::Open;
             if track.length >= self.config.stream_max_len {
                 self.shut_full(one.at);
@@ -138,7 +139,9 @@ impl Relay {
             // What still stands is read back, also if this connection breaks before that and the loss is not seen again.
             track.fresh = true;
         }
+        // A fence whose answer was lost looks like an entry that landed.
         if !track.fresh
+            && track.fences <= 1
             && let Some(top) = top_tells(sight, before, self.generation)
         {
             return Ok(Evidence::Top(top));

@@ -64,8 +64,8 @@ fn draw(rng: &mut Rng) -> Command {
         17 => format!("XACK {key} {group} {id}"),
         18 => format!("XPENDING {key} {group}"),
         19 => format!("XAUTOCLAIM {key} {group} {consumer} 0 0-0 COUNT {count}"),
-        20 => pick(rng, &["DEL s", "DEL t h", "XGROUP DESTROY s g", "HSET h a 1 b 2", "HGETALL h", "XLEN s", "XLEN h"]),
-        _ => pick(rng, &["MULTI", "EXEC", "WATCH h", "SET h x"]),
+        20 => pick(rng, &["DEL s", "DEL t h", "XGROUP DESTROY s g", "HSET h a 1 b 2", "HGETALL h", "XLEN s", "XLEN h", "HSET w a 1", "DEL w", "HSET w b 2"]),
+        _ => pick(rng, &["MULTI", "EXEC", "WATCH w", "SET h x"]),
     };
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
