@@ -134,7 +134,8 @@ impl Log {
             marker_after: options.marker_after,
             space_retry: options.space_retry,
         };
-        let mut log = Self { shared, stock, keeper, stocker: None, writer: None, stop_tidily, stepped: None, _lock: lock };
+        let mut log =
+            Self { shared, stock, keeper, stocker: None, writer: None, stop_tidily, stepped: None, _lock: lock };
         if let Time::Stepped { .. } = log.shared.time {
             log.stepped = Some(Mutex::new(Stepper::new(writer, stocker)));
             return Ok((log, recovered));

@@ -125,6 +125,11 @@ impl Calls {
         }
     }
 
+    /// Nobody waits any more.
+    pub(super) fn hang_up(&mut self) {
+        self.waiting.clear();
+    }
+
     /// Whoever was answered knows it from now on.
     pub(super) fn hear(&mut self, checker: &mut Checker) -> bool {
         let before = self.waiting.len();

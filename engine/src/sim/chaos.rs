@@ -77,6 +77,7 @@ impl World {
             Fault::Copy => {
                 let copy = self.nodes[0].copy(1);
                 self.nodes.push(copy);
+                self.calls.hang_up();
                 self.nodes[1].opens_at_ms = now_ms + self.dice.below(3_000);
             }
             _ => self.befall_redis(fault),
@@ -90,7 +91,8 @@ impl World {
         match fault {
             Fault::Kill => node.kill(),
             Fault::PowerCut => {
-                let off_ms = if self.common.swarm.clock_steps { self.dice.below(4_000).cast_signed() - 2_000 } else { 0 };
+                let off_ms =
+                    if self.common.swarm.clock_steps { self.dice.below(4_000).cast_signed() - 2_000 } else { 0 };
                 node.cut_power(policy, seed, off_ms);
             }
             // The machine stops in the middle of what the disk does next; it is noticed when the log gives up.
@@ -130,8 +132,7 @@ impl World {
                 redis.run_leftovers();
             }
             Fault::Mood => {
-                let moods =
-                    [Mood::Away, Mood::Silent, Mood::Loading, Mood::ReadOnly, Mood::OutOfMemory, Mood::Busy];
+                let moods = [Mood::Away, Mood::Silent, Mood::Loading, Mood::ReadOnly, Mood::OutOfMemory, Mood::Busy];
                 redis.mood = *self.dice.pick(&moods);
                 if redis.mood == Mood::Away {
                     redis.restart(0);
@@ -144,7 +145,8 @@ impl World {
             }
             Fault::Delete => {
                 let keys = redis.stream_keys();
-                let key = if self.dice.percent(25) || keys.is_empty() { None } else { Some(self.dice.pick(&keys).clone()) };
+                let key =
+                    if self.dice.percent(25) || keys.is_empty() { None } else { Some(self.dice.pick(&keys).clone()) };
                 redis.delete(key);
             }
             _ => {

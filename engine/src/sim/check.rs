@@ -203,7 +203,8 @@ impl Checker {
         assert!(troubles.is_empty(), "the queue is away for good: {troubles:?}");
         self.came_up(running.actor.shard_mut(), now);
         for (id, reigns) in timeline::reigns(&node.past) {
-            let (schedule, _) = running.actor.shard_mut().read(&id.into(), now).expect("a schedule of the log is known");
+            let (schedule, _) =
+                running.actor.shard_mut().read(&id.into(), now).expect("a schedule of the log is known");
             let history = history(running.actor.shard(), id);
             // One that was acknowledged without a claim, or waits for a person, stays what it is; those behind it too.
             let blocks = history.iter().any(

@@ -129,8 +129,7 @@ impl Node {
         let mut reading = Reader { fresh: &fresh, shard: fresh() };
         let mut options = Options::default();
         (options.segment_bytes, options.reserve_bytes) = (swarm.segment_bytes, swarm.reserve_bytes);
-        options.archive =
-            if swarm.archives { Archive::keep(Duration::from_secs(1_000_000)) } else { Archive::Delete };
+        options.archive = if swarm.archives { Archive::keep(Duration::from_secs(1_000_000)) } else { Archive::Delete };
         let fs = Arc::new(self.fs.clone());
         let (log, _) = Log::open_stepped(Path::new(DIR), fs, options, Arc::clone(&common.elapsed), &mut reading)?;
         let mut shard = reading.shard;
@@ -142,13 +141,8 @@ impl Node {
         let mut owner = [0xee; 16];
         owner[0] = u8::try_from(self.index).unwrap_or(u8::MAX);
         owner[4..8].copy_from_slice(&self.starts.to_be_bytes());
-        let opened = Opened {
-            owner,
-            boot_id,
-            wall_ms: reading.wall.0,
-            boottime_ms: reading.boottime_ms,
-            ..Opened::default()
-        };
+        let opened =
+            Opened { owner, boot_id, wall_ms: reading.wall.0, boottime_ms: reading.boottime_ms, ..Opened::default() };
         shard.set_elapsed(reading.boottime_ms);
         let opening = shard.open(opened, time.now());
         shard.settle_counts();
@@ -174,7 +168,16 @@ impl Node {
         let mut actor = ShardActor::new(parts).expect("a standing clock needs no timer");
         actor.start_by_hand();
         let (log_at_ms, relay_at_ms, actor_at_ms) = (0, 0, 0);
-        self.running = Some(Running { actor, relay, log_at_ms, relay_at_ms, actor_at_ms, snapshot: None, turned_ms: 0, signaled: true });
+        self.running = Some(Running {
+            actor,
+            relay,
+            log_at_ms,
+            relay_at_ms,
+            actor_at_ms,
+            snapshot: None,
+            turned_ms: 0,
+            signaled: true,
+        });
         Ok(())
     }
 

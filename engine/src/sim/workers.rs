@@ -44,13 +44,35 @@ struct Read {
 /// What a worker is about.
 enum Doing {
     Idle,
-    Claiming { read: Read, asked_ms: u64, answer: Answer<Result<ClaimedRun, ClaimRefusal>> },
+    Claiming {
+        read: Read,
+        asked_ms: u64,
+        answer: Answer<Result<ClaimedRun, ClaimRefusal>>,
+    },
     /// The engine did not answer: the same again.
-    Claims { read: Read },
-    Taking { asked_ms: u64, answer: Answer<Served> },
-    Running { run: Run, until_ms: u64, beat_ms: u64, beat: Option<Answer<Vec<Result<Beat, RunError>>>> },
-    Completing { run: Run, asked_ms: u64, answer: Answer<Vec<Result<State, RunError>>> },
-    Failing { run: Run, asked_ms: u64, answer: Answer<Vec<Result<Outcome, RunError>>> },
+    Claims {
+        read: Read,
+    },
+    Taking {
+        asked_ms: u64,
+        answer: Answer<Served>,
+    },
+    Running {
+        run: Run,
+        until_ms: u64,
+        beat_ms: u64,
+        beat: Option<Answer<Vec<Result<Beat, RunError>>>>,
+    },
+    Completing {
+        run: Run,
+        asked_ms: u64,
+        answer: Answer<Vec<Result<State, RunError>>>,
+    },
+    Failing {
+        run: Run,
+        asked_ms: u64,
+        answer: Answer<Vec<Result<Outcome, RunError>>>,
+    },
 }
 
 /// A granted attempt.
@@ -106,7 +128,11 @@ impl Worker {
     pub(super) fn step(&mut self, around: &mut Around<'_>) {
         if around.misbehaves(2) {
             around.trace.note(around.now_ms, format_args!("worker {} dies", self.index));
-            *self = Self { start: self.start + 1, at_ms: around.now_ms + around.dice.below(20_000), ..Self::new(self.index) };
+            *self = Self {
+                start: self.start + 1,
+                at_ms: around.now_ms + around.dice.below(20_000),
+                ..Self::new(self.index)
+            };
             return;
         }
         let wait_ms = match std::mem::replace(&mut self.doing, Doing::Idle) {
@@ -214,10 +240,7 @@ impl Worker {
             return Ok(None);
         };
         let (generation, counter) = id.split_once('-').ok_or(())?;
-        let entry = EntryId {
-            generation: generation.parse().map_err(drop)?,
-            counter: counter.parse().map_err(drop)?,
-        };
+        let entry = EntryId { generation: generation.parse().map_err(drop)?, counter: counter.parse().map_err(drop)? };
         around.trace.note(around.now_ms, format_args!("worker {} reads {id} {occurrence}", self.index));
         around.checker.read(occurrence);
         Ok(Some(Read { key: key.to_vec(), entry, occurrence, schedule: meta.schedule }))
@@ -259,8 +282,7 @@ impl Worker {
         };
         let (id, schedule) = (read.occurrence, read.schedule);
         around.checker.asked_for(id);
-        let answer =
-            running.ask(|reply| Ask::Run(RunAsk::ClaimOne { id, schedule, queue: None, claimant, reply }));
+        let answer = running.ask(|reply| Ask::Run(RunAsk::ClaimOne { id, schedule, queue: None, claimant, reply }));
         self.doing = Doing::Claiming { read, asked_ms: around.now_ms, answer };
         1
     }

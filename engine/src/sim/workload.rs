@@ -53,7 +53,13 @@ pub(super) fn draw(dice: &mut Dice, swarm: &Swarm, now: UnixMs) -> Spec {
         max_lateness_ms,
         misfire: *dice.pick(&[Misfire::Skip, Misfire::FireOnce, Misfire::FireOnce, Misfire::CatchUp { limit: 3 }]),
         overlap: *dice.pick(&[Overlap::Allow, Overlap::Allow, Overlap::SkipIfRunning, Overlap::QueueOne]),
-        retry: Retry { max_attempts: 1 + u32::try_from(dice.below(4)).unwrap_or(0), base_ms: 100, cap_ms: 5_000, deadline_ms: None, budget: None },
+        retry: Retry {
+            max_attempts: 1 + u32::try_from(dice.below(4)).unwrap_or(0),
+            base_ms: 100,
+            cap_ms: 5_000,
+            deadline_ms: None,
+            budget: None,
+        },
         effect: if dice.percent(15) { Effect::NonIdempotent } else { Effect::Idempotent },
         review_owner: Some("ops".into()),
         ..Spec::new(*dice.pick(&TENANTS), rule)

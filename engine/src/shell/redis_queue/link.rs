@@ -223,9 +223,9 @@ impl Link {
     /// Writes and does not wait.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         match &mut self.wire {
-            Wire::Socket(connection) => connection
-                .send_packed_command(bytes)
-                .map_err(|error| fault(&error, &self.shown, self.response_timeout)),
+            Wire::Socket(connection) => {
+                connection.send_packed_command(bytes).map_err(|error| fault(&error, &self.shown, self.response_timeout))
+            }
             #[cfg(any(test, feature = "sim"))]
             Wire::Simulated(pipe) => pipe.send(bytes),
         }

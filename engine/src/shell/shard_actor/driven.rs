@@ -87,7 +87,11 @@ impl ShardActor {
     }
 
     /// Goes on with a snapshot; it is over when nothing is given back.
-    pub(crate) fn sweep(&mut self, mut snapshot: Snapshotting, rows: usize) -> Result<Option<Snapshotting>, SnapshotError> {
+    pub(crate) fn sweep(
+        &mut self,
+        mut snapshot: Snapshotting,
+        rows: usize,
+    ) -> Result<Option<Snapshotting>, SnapshotError> {
         let done = self.sweep_on(&mut snapshot, rows);
         if !matches!(done, Ok(false)) {
             self.shard.drop_snapshot();

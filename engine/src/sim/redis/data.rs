@@ -35,8 +35,18 @@ pub(super) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding t
 pub(super) fn is_write(command: &Command) -> bool {
     matches!(
         name(command).as_str(),
-        "XADD" | "XDEL" | "XSETID" | "XTRIM" | "XACK" | "XREADGROUP" | "XAUTOCLAIM" | "XGROUP" | "HSET" | "DEL"
-            | "FLUSHALL" | "SET"
+        "XADD"
+            | "XDEL"
+            | "XSETID"
+            | "XTRIM"
+            | "XACK"
+            | "XREADGROUP"
+            | "XAUTOCLAIM"
+            | "XGROUP"
+            | "HSET"
+            | "DEL"
+            | "FLUSHALL"
+            | "SET"
     )
 }
 

@@ -14,6 +14,9 @@ use super::{
 };
 use crate::kernel::occurrence::EntryId;
 
+const NEEDS_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to \
+                         use the MKSTREAM option to create an empty stream automatically.";
+
 /// One consumer group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
@@ -49,10 +52,7 @@ impl Data {
     pub(super) fn create_group(&mut self, key: &[u8], group: &[u8], rest: &[&[u8]]) -> Value {
         let is_there = self.keys.contains_key(key);
         if !is_there && !rest.iter().any(|word| word.eq_ignore_ascii_case(b"MKSTREAM")) {
-            return error(
-                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
-                 MKSTREAM option to create an empty stream automatically.",
-            );
+            return error(NEEDS_KEY);
         }
         let Some(from) = rest.first().and_then(|text| id(text, 0)) else {
             return error("ERR Invalid stream ID specified as stream command argument");
@@ -69,7 +69,8 @@ impl Data {
     }
 
     pub(super) fn destroy_group(&mut self, key: &[u8], group: &[u8]) -> Value {
-        self.with(key, int(0), |stream| int(usize::from(stream.groups.remove(group).is_some())))
+        let missing = error(NEEDS_KEY);
+        self.with(key, missing, |stream| int(usize::from(stream.groups.remove(group).is_some())))
     }
 
     pub(super) fn describe_groups(&mut self, key: &[u8]) -> Value {
@@ -109,7 +110,8 @@ impl Data {
             *by_consumer.entry(&given.consumer).or_default() += 1;
         }
         let consumers = by_consumer.into_iter();
-        let consumers = consumers.map(|(name, count)| Value::Array(vec![bulk(name), bulk(count.to_string().as_bytes())]));
+        let consumers =
+            consumers.map(|(name, count)| Value::Array(vec![bulk(name), bulk(count.to_string().as_bytes())]));
         Value::Array(vec![int(pending.len()), shown(*first), shown(*last), Value::Array(consumers.collect())])
     }
 

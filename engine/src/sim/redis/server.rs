@@ -353,8 +353,7 @@ impl SimRedis {
     }
 
     fn forget_past(&mut self) {
-        while let Some((_, commands)) =
-            self.since.pop_front_if(|(at_ms, _)| *at_ms + self.rates.past_ms < self.now_ms)
+        while let Some((_, commands)) = self.since.pop_front_if(|(at_ms, _)| *at_ms + self.rates.past_ms < self.now_ms)
         {
             for command in &commands {
                 self.past.run(command, self.now_ms);

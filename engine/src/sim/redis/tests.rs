@@ -64,7 +64,21 @@ fn draw(rng: &mut Rng) -> Command {
         17 => format!("XACK {key} {group} {id}"),
         18 => format!("XPENDING {key} {group}"),
         19 => format!("XAUTOCLAIM {key} {group} {consumer} 0 0-0 COUNT {count}"),
-        20 => pick(rng, &["DEL s", "DEL t h", "XGROUP DESTROY s g", "HSET h a 1 b 2", "HGETALL h", "XLEN s", "XLEN h", "HSET w a 1", "DEL w", "HSET w b 2"]),
+        20 => pick(
+            rng,
+            &[
+                "DEL s",
+                "DEL t h",
+                "XGROUP DESTROY s g",
+                "HSET h a 1 b 2",
+                "HGETALL h",
+                "XLEN s",
+                "XLEN h",
+                "HSET w a 1",
+                "DEL w",
+                "HSET w b 2",
+            ],
+        ),
         _ => pick(rng, &["MULTI", "EXEC", "WATCH w", "SET h x"]),
     };
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
@@ -72,9 +86,8 @@ fn draw(rng: &mut Rng) -> Command {
 
 /// Only what is read of it is compared.
 fn comparable(command: &Command, answer: Value) -> Value {
-    const READ: [&[u8]; 7] = [
-        b"length", b"last-generated-id", b"max-deleted-entry-id", b"entries-added", b"groups", b"name", b"pending",
-    ];
+    const READ: [&[u8]; 7] =
+        [b"length", b"last-generated-id", b"max-deleted-entry-id", b"entries-added", b"groups", b"name", b"pending"];
     let project = |parts: Vec<Value>| {
         let (pairs, _) = parts.as_chunks::<2>();
         let is_read = |name: &Value| match name {
@@ -113,9 +126,7 @@ fn the_simulated_redis_answers_as_a_real_one() {
         for round in 0..250 {
             let command = if round == 0 && !is_queueing { flush() } else { draw(&mut rng) };
             let first = command[0].as_slice();
-            if (is_queueing && matches!(first, b"MULTI" | b"WATCH" | b"XINFO"))
-                || (!is_queueing && first == b"EXEC")
-            {
+            if (is_queueing && matches!(first, b"MULTI" | b"WATCH" | b"XINFO")) || (!is_queueing && first == b"EXEC") {
                 continue;
             }
             is_queueing = match first {

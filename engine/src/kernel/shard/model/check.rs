@@ -280,7 +280,11 @@ fn rule_of_row(world: &World, row: &ScheduleRow) -> BoundRule {
 }
 
 /// The rule's next instant, without the calendar's caches.
-pub(crate) fn next_instant(zones: &Arc<ZoneSet>, (rule, start_at, end_at): &BoundRule, after: UnixMs) -> Option<UnixMs> {
+pub(crate) fn next_instant(
+    zones: &Arc<ZoneSet>,
+    (rule, start_at, end_at): &BoundRule,
+    after: UnixMs,
+) -> Option<UnixMs> {
     let after = start_at.map_or(after, |start| after.max(start.minus(1)));
     let next = match rule {
         Rule::Cron(spec) => CronRule::new(spec, zones).expect("it was accepted").next(after),
