@@ -24,6 +24,7 @@ mod rules;
 mod runs;
 mod seen;
 mod server;
+mod sim;
 mod steady;
 mod storm;
 mod wall;
@@ -53,6 +54,8 @@ enum Experiment {
     Workers(workers::Options),
     #[command(hide = true)]
     WorkerChild(workers::ChildOptions),
+    /// Simulated worlds: any number of seeds, no disk, no Redis, no waiting.
+    Sim(sim::Options),
     /// A steady rate, spread evenly over the milliseconds.
     Steady(steady::Options),
 }
@@ -65,6 +68,9 @@ fn main() -> ExitCode {
             Err(error) => failed(&error),
         };
     }
+    if let Experiment::Sim(options) = &cli.experiment {
+        return if sim::run(options) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let outcome = runtime.map_err(BenchError::from).and_then(|runtime| {
         runtime.block_on(async {
@@ -74,7 +80,7 @@ fn main() -> ExitCode {
                 Experiment::Storm(options) => Ok((storm::run(&options).await?, options.setup.json)),
                 Experiment::Runs(options) => Ok((runs::run(&options).await?, options.setup.json)),
                 Experiment::Workers(options) => Ok((workers::run(&options)?, options.setup.json)),
-                Experiment::WorkerChild(_) => unreachable!("it was run above"),
+                Experiment::WorkerChild(_) | Experiment::Sim(_) => unreachable!("it was run above"),
                 Experiment::Steady(options) => Ok((steady::run(&options).await?, options.setup.json)),
             }
         })

@@ -24,6 +24,12 @@ pub mod kernel;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod shell;
 
+#[cfg(any(all(test, feature = "redis"), feature = "sim"))]
+#[doc(hidden)]
+#[allow(clippy::disallowed_types, reason = "stands in for what waits")]
+#[allow(clippy::disallowed_methods, reason = "worlds count from an instant, and their tests start a server")]
+pub mod sim;
+
 #[cfg(feature = "worker")]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this room waits")]
 pub mod worker;

@@ -63,6 +63,7 @@ mod health;
 mod log;
 mod queue;
 mod stats;
+mod stepped;
 mod stock;
 mod writer;
 

@@ -1,8 +1,8 @@
 //! The handle: open, append, ask what is durable, close.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -19,8 +19,9 @@ use crate::recover::{Recovered, make_directories, recover};
 use crate::scan::Entry;
 use crate::snapshot::{Keeper, Replay, SnapshotError, SnapshotWriter};
 use crate::stats::Stats;
+use crate::stepped::{Stepper, Time};
 use crate::stock::{Stock, Stocker};
-use crate::writer::{Ended, Shared, StopHow, Writer, wall_ms};
+use crate::writer::{Ended, Shared, StopHow, Writer};
 
 /// An open log.
 ///
@@ -34,6 +35,8 @@ pub struct Log {
     stocker: Option<JoinHandle<()>>,
     writer: Option<JoinHandle<Ended>>,
     stop_tidily: Arc<AtomicBool>,
+    /// What the threads would do, where there are none.
+    stepped: Option<Mutex<Stepper>>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -56,6 +59,22 @@ impl Log {
         Self::open_from(dir, fs, options, notify, &mut |entry: Entry<'_>| visit(entry))
     }
 
+    /// As [`Log::open_from`], without threads: nothing is written but by [`Log::step`], and time is `elapsed_ms`.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    #[doc(hidden)]
+    pub fn open_stepped(
+        dir: &Path,
+        fs: Arc<dyn Fs>,
+        options: Options,
+        elapsed_ms: Arc<AtomicU64>,
+        replay: &mut dyn Replay,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let time = Time::Stepped { began: Instant::now(), elapsed_ms };
+        Self::open_with(dir, fs, options, Arc::new(|| {}), replay, time)
+    }
+
     /// As [`Log::open`], beginning from the newest snapshot that is whole: its chunks are shown, then every record behind
     /// it.
     ///
@@ -68,11 +87,22 @@ impl Log {
         notify: Arc<dyn Fn() + Send + Sync>,
         replay: &mut dyn Replay,
     ) -> Result<(Self, Recovered), OpenError> {
+        Self::open_with(dir, fs, options, notify, replay, Time::Real)
+    }
+
+    fn open_with(
+        dir: &Path,
+        fs: Arc<dyn Fs>,
+        options: Options,
+        notify: Arc<dyn Fn() + Send + Sync>,
+        replay: &mut dyn Replay,
+        time: Time,
+    ) -> Result<(Self, Recovered), OpenError> {
         options.check()?;
         let layout = Layout::new(dir);
         make_directories(&*fs, &layout)?;
         let lock = fs.lock(&layout.root.join("LOCK"))?;
-        let (appender, recovered, identity) = recover(&fs, &layout, &options, wall_ms(), replay)?;
+        let (appender, recovered, identity) = recover(&fs, &layout, &options, time.wall_ms(), replay)?;
         let newest = recovered.snapshot.unwrap_or(Lsn::NONE);
         let keeper = Arc::new(Keeper {
             fs: Arc::clone(&fs),
@@ -85,7 +115,7 @@ impl Log {
         let health = Arc::new(Health::new(notify as Notify));
         health.set_short(recovered.used_reserve);
         let queue = Queue::new(recovered.last, options.queue_bytes, options.body_limit_bytes());
-        let shared = Arc::new(Shared::new(queue, recovered.generation, Arc::clone(&health)));
+        let shared = Arc::new(Shared::new(queue, recovered.generation, Arc::clone(&health), time));
         let stock = Arc::new(Stock::default());
         let stop_tidily = Arc::default();
         let stocker = Stocker {
@@ -105,7 +135,12 @@ impl Log {
             marker_after: options.marker_after,
             space_retry: options.space_retry,
         };
-        let mut log = Self { shared, stock, keeper, stocker: None, writer: None, stop_tidily, _lock: lock };
+        let mut log =
+            Self { shared, stock, keeper, stocker: None, writer: None, stop_tidily, stepped: None, _lock: lock };
+        if let Time::Stepped { .. } = log.shared.time {
+            log.stepped = Some(Mutex::new(Stepper::new(writer, stocker)));
+            return Ok((log, recovered));
+        }
         let is_tidy = Arc::clone(&log.stop_tidily);
         log.stocker = Some(spawn("wal-stocker", dir, move || {
             stocker.run_guarded();
@@ -128,7 +163,7 @@ impl Log {
     pub fn append(&self, records: &Records, urgency: Urgency) -> Result<Lsn, AppendError> {
         let due = match urgency {
             Urgency::Prompt => Due::Now,
-            Urgency::Within(wait) => Instant::now().checked_add(wait).map_or(Due::Now, Due::At),
+            Urgency::Within(wait) => self.shared.time.now().checked_add(wait).map_or(Due::Now, Due::At),
         };
         if let Some(reason) = self.shared.health.poison() {
             return Err(AppendError::Poisoned { reason });
@@ -195,6 +230,29 @@ impl Log {
         self.shared.generation.fetch_max(generation, Ordering::Relaxed);
     }
 
+    /// Writes what is due, at most one batch; `false`: nothing was. Only for a log without threads.
+    #[doc(hidden)]
+    pub fn step(&self) -> bool {
+        self.stepper(|stepper| {
+            stepper.look_for_room();
+            stepper.step()
+        })
+        .unwrap_or(false)
+    }
+
+    /// How long until [`Log::step`] has something to do. Only for a log without threads.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn next_step_in(&self) -> Option<std::time::Duration> {
+        let at = self.stepper(|stepper| stepper.next_at()).flatten();
+        at.map(|at| at.saturating_duration_since(self.shared.time.now()))
+    }
+
+    fn stepper<T>(&self, ask: impl FnOnce(&mut Stepper) -> T) -> Option<T> {
+        let stepped = self.stepped.as_ref()?;
+        Some(ask(&mut stepped.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
     /// Commits what is queued, ends the log with a SEAL, and waits for both threads.
     ///
     /// # Errors
@@ -203,7 +261,10 @@ impl Log {
         self.stop_tidily.store(true, Ordering::Release);
         self.shared.stop(StopHow::Cleanly);
         self.stock.wake();
-        let ended = self.writer.take().map(JoinHandle::join);
+        let ended = match self.stepper(Stepper::finish) {
+            Some(ended) => Some(Ok(ended)),
+            None => self.writer.take().map(JoinHandle::join),
+        };
         if let State::Poisoned(reason) = self.state() {
             return Err(CloseError::Poisoned { reason });
         }

@@ -274,13 +274,13 @@ impl Stocker {
         self.stock.lock().is_out_of_space = false;
     }
 
-    fn is_reserve_there(&self) -> bool {
+    pub(crate) fn is_reserve_there(&self) -> bool {
         let len = self.fs.open(&self.layout.reserve()).and_then(|file| file.len());
         len.is_ok_and(|len| len == self.reserve_bytes)
     }
 
     /// Whether the reserve stands. Nothing but the space it takes matters, so failing is no reason to stop.
-    fn make_reserve(&self) -> bool {
+    pub(crate) fn make_reserve(&self) -> bool {
         let path = self.layout.reserve();
         let made = match self.fs.remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -7,14 +7,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::appender::{Appender, Stamp};
 use crate::batch::Batch;
 use crate::crash_point::crash_point;
 use crate::health::Health;
 use crate::queue::{Due, Queue};
+use crate::spare::SpareSource;
 use crate::stats::Meter;
+use crate::stepped::Time;
 use crate::stock::Stock;
 use crate::write_error::WriteError;
 
@@ -26,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) generation: AtomicU64,
     pub(crate) health: Arc<Health>,
     pub(crate) meter: Meter,
+    pub(crate) time: Time,
 }
 
 pub(crate) struct Inner {
@@ -45,7 +48,7 @@ pub(crate) enum StopHow {
 }
 
 impl Shared {
-    pub(crate) fn new(queue: Queue, generation: u64, health: Arc<Health>) -> Self {
+    pub(crate) fn new(queue: Queue, generation: u64, health: Arc<Health>, time: Time) -> Self {
         Self {
             durable: AtomicU64::new(queue.last().0),
             inner: Mutex::new(Inner { queue, stop: None, is_writer_asleep: false }),
@@ -53,6 +56,7 @@ impl Shared {
             generation: AtomicU64::new(generation),
             health,
             meter: Meter::default(),
+            time,
         }
     }
 
@@ -170,23 +174,28 @@ impl Writer {
     }
 
     fn commit(&mut self, mut batch: Batch) -> Result<(), Ended> {
-        let (records, bytes) = (u64::from(batch.records()), batch.body_bytes() as u64);
-        loop {
-            let started = Instant::now();
-            let stamp = self.stamp();
-            crash_point("append.encoded");
-            match self.appender.commit(&mut batch, stamp, &mut self.stock) {
-                Ok(()) => self.shared.meter.add_commit(started.elapsed()),
-                Err(error) => {
-                    self.wait_or_end(&error)?;
-                    continue;
-                }
-            }
-            break;
+        let mut spares = Arc::clone(&self.stock);
+        while let Err(error) = self.commit_once(&mut batch, &mut spares) {
+            self.wait_or_end(&error)?;
         }
+        self.written(batch)
+    }
+
+    /// Tries to write a batch.
+    pub(crate) fn commit_once(&mut self, batch: &mut Batch, spares: &mut dyn SpareSource) -> Result<(), WriteError> {
+        let started = Instant::now();
+        let stamp = self.stamp();
+        crash_point("append.encoded");
+        self.appender.commit(batch, stamp, spares)?;
+        self.shared.meter.add_commit(started.elapsed());
+        Ok(())
+    }
+
+    /// A batch is on the disk.
+    pub(crate) fn written(&mut self, batch: Batch) -> Result<(), Ended> {
+        self.shared.meter.records.fetch_add(u64::from(batch.records()), Ordering::Relaxed);
+        self.shared.meter.record_bytes.fetch_add(batch.body_bytes() as u64, Ordering::Relaxed);
         self.shared.lock().queue.give_back(batch);
-        self.shared.meter.records.fetch_add(records, Ordering::Relaxed);
-        self.shared.meter.record_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.publish()
     }
 
@@ -203,7 +212,7 @@ impl Writer {
         Ok(())
     }
 
-    fn mark(&mut self) -> Result<(), Ended> {
+    pub(crate) fn mark(&mut self) -> Result<(), Ended> {
         let stamp = self.stamp();
         match self.appender.mark(stamp) {
             Ok(()) => {
@@ -216,7 +225,7 @@ impl Writer {
         }
     }
 
-    fn finish(&mut self) -> Ended {
+    pub(crate) fn finish(&mut self) -> Ended {
         let stamp = self.stamp();
         match self.appender.finish(stamp) {
             Ok(()) => {
@@ -256,12 +265,6 @@ impl Writer {
     }
 
     fn stamp(&self) -> Stamp {
-        Stamp { wall_ms: wall_ms(), generation: self.shared.generation.load(Ordering::Relaxed) }
+        Stamp { wall_ms: self.shared.time.wall_ms(), generation: self.shared.generation.load(Ordering::Relaxed) }
     }
-}
-
-/// Milliseconds since 1970 by the wall clock.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

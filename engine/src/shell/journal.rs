@@ -25,7 +25,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(log: Log) -> Self {
+    pub(crate) fn new(log: Log) -> Self {
         Self { log, records: Records::new(), body: Vec::new(), waiting: None, bytes: 0, broken: None }
     }
 

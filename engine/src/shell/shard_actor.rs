@@ -3,6 +3,8 @@
 //! A turn is: what the queue said, what the log made durable, time, then whatever arrived; its records go to the log,
 //! and only what rests on durable records leaves.
 
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod driven;
 mod report;
 mod runs;
 
@@ -422,13 +424,8 @@ impl Actor for ShardActor {
 
     fn started(&mut self, context: &mut Self::Context) {
         context.set_mailbox_capacity(self.mailbox);
-        self.clock.on_step(&self.signal);
         context.add_stream(pulses(Rc::clone(&self.alarm), Arc::clone(&self.signal)));
-        self.declare_remembered();
-        if let Some(opening) = self.opening.take() {
-            self.carry_out(opening);
-        }
-        self.turn();
+        self.begin();
     }
 }
 
@@ -442,6 +439,27 @@ impl Handler<Ask> for ShardActor {
     type Result = ();
 
     fn handle(&mut self, ask: Ask, context: &mut Self::Context) {
+        let is_last = matches!(ask, Ask::Stop { .. });
+        self.take(ask);
+        if is_last {
+            context.stop();
+        }
+    }
+}
+
+impl ShardActor {
+    /// What was opened goes on.
+    fn begin(&mut self) {
+        self.clock.on_step(&self.signal);
+        self.declare_remembered();
+        if let Some(opening) = self.opening.take() {
+            self.carry_out(opening);
+        }
+        self.turn();
+    }
+
+    /// Answers go through the asker's channel, when the gate lets them.
+    fn take(&mut self, ask: Ask) {
         match ask {
             Ask::Create { creation, reply } => {
                 self.command(reply, |shard, now, turn| Ok(shard.create(&creation, now, turn)?));
@@ -498,10 +516,7 @@ impl Handler<Ask> for ShardActor {
                 let looked_up = self.shard.look_up(id);
                 self.answer(reply, looked_up.lsn, looked_up);
             }
-            Ask::Stop { reply } => {
-                drop(reply.send(self.stop()));
-                context.stop();
-            }
+            Ask::Stop { reply } => drop(reply.send(self.stop())),
         }
     }
 }

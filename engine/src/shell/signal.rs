@@ -1,7 +1,7 @@
 //! What wakes a shard besides its mailbox: the clock, the log, the queue. Level-triggered, so nothing competes with
 //! clients for a place, and no wake-up is lost or piled up.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use futures_util::Stream;
 use tokio::sync::Notify;
@@ -19,6 +19,8 @@ const FALLBACK: Duration = Duration::from_millis(10);
 pub(super) struct Alarm {
     clock: Arc<Clock>,
     tick: Option<Tick>,
+    /// For whoever moves a clock that moves only when told to.
+    set_for: Cell<Option<UnixMs>>,
 }
 
 impl Alarm {
@@ -28,12 +30,21 @@ impl Alarm {
             Clock::Rehearsal { .. } => Some(Tick::elapsed(clock.now())?),
             Clock::Virtual(_) => None,
         };
-        Ok(Self { clock, tick })
+        Ok(Self { clock, tick, set_for: Cell::new(None) })
+    }
+
+    /// When it rings, if the clock moves only when told to.
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn set_for(&self) -> Option<UnixMs> {
+        self.set_for.get()
     }
 
     /// Rings at `at`, or within a second.
     pub(super) fn set(&self, at: Option<UnixMs>) {
-        let Some(tick) = &self.tick else { return };
+        let Some(tick) = &self.tick else {
+            self.set_for.set(at);
+            return;
+        };
         let now = self.clock.now();
         let latest = now.plus(LONGEST_WAIT_MS);
         let at = at.map_or(latest, |at| at.min(latest).max(now));

@@ -18,7 +18,7 @@ use crate::lsn::Lsn;
 use crate::name::Layout;
 use crate::options::Archive;
 use crate::source::FileSource;
-use crate::writer::{Shared, wall_ms};
+use crate::writer::Shared;
 
 /// Written in pieces of this size, each synced: a sync of the log beside it never waits behind more.
 const PIECE_BYTES: usize = 4 << 20;
@@ -134,7 +134,7 @@ impl SnapshotWriter {
         }
         let mut writer = Self { file: None, keeper, shared, started: Instant::now() };
         let Keeper { fs, layout, identity, .. } = &*writer.keeper;
-        writer.file = Some(SnapshotFile::begin(&**fs, layout, identity, at, wall_ms())?);
+        writer.file = Some(SnapshotFile::begin(&**fs, layout, identity, at, writer.shared.time.wall_ms())?);
         Ok(writer)
     }
 
@@ -158,7 +158,7 @@ impl SnapshotWriter {
         let at = file.at;
         let size = file.settle(&*self.keeper.fs, || self.wait_until_durable(at))?;
         self.keeper.newest.store(at.0, Ordering::Release);
-        let pruned = self.keeper.keep().unwrap_or_else(|error| {
+        let pruned = self.keeper.keep(self.shared.time.wall_ms()).unwrap_or_else(|error| {
             warn!(%error, "what a snapshot made superfluous could not be removed");
             0
         });
@@ -202,8 +202,8 @@ impl Keeper {
     }
 
     /// Removes what the newest snapshots make superfluous; says how many segments left the log.
-    pub(crate) fn keep(&self) -> Result<u64, SnapshotError> {
-        keep(&*self.fs, &self.layout, &self.identity, self.archive, wall_ms())
+    pub(crate) fn keep(&self, wall_ms: u64) -> Result<u64, SnapshotError> {
+        keep(&*self.fs, &self.layout, &self.identity, self.archive, wall_ms)
     }
 }
 

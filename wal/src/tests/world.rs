@@ -180,7 +180,7 @@ impl World {
         }
         file.settle(&self.fs, || Ok(()))?;
         self.snapshot = at;
-        keeper.keep().map(drop)
+        keeper.keep(STAMP.wall_ms).map(drop)
     }
 
     pub(super) fn durable(&self) -> u64 {

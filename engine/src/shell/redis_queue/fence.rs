@@ -227,6 +227,7 @@ impl Relay {
         {
             track.sent = track.sent.max(top.last.counter);
         }
+        track.fences += 1;
         let id = id_text(EntryId { generation, counter: track.sent });
         match found {
             Found::Standing(_) => {

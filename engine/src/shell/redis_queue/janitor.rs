@@ -140,7 +140,7 @@ impl Relay {
         let mut trims = Commands::default();
         let mut trimmed = Vec::new();
         for (at, top, groups) in self.read_groups(link, streams)? {
-            let now = Instant::now();
+            let now = self.time.now();
             let track = &mut self.tracks[at];
             track.groups = watch(&track.groups, &groups, now);
             for watch in track.groups.iter().filter(|watch| watch.is_stuck(top, now, self.config.group_alarm)) {

@@ -2,6 +2,8 @@
 //!
 //! It neither reconnects nor retries: after any [`Fault`] the link is dropped, and whoever owns it runs the procedure.
 
+#[cfg(any(test, feature = "sim"))]
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{
@@ -50,10 +52,32 @@ impl Fault {
     }
 }
 
+/// A simulated connection: bytes go in, answers come out.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) trait Pipe: Send {
+    /// See [`Link::send`].
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// See [`Link::receive`].
+    fn receive(&mut self) -> Result<Value, Fault>;
+}
+
+/// Opens simulated connections.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) type Dial = Arc<dyn Fn() -> Result<Box<dyn Pipe>, Fault> + Send + Sync>;
+
+/// What listens at an address.
+#[derive(Clone)]
+enum Server {
+    Real(Box<Client>),
+    #[cfg(any(test, feature = "sim"))]
+    Simulated(Dial),
+}
+
 /// Where Redis is and how long it may take to answer.
 #[derive(Clone)]
 pub(crate) struct Address {
-    client: Client,
+    server: Server,
     /// Host and port, for people; never a password.
     pub(crate) shown: String,
     connect_timeout: Duration,
@@ -78,7 +102,14 @@ impl Address {
             .set_user_timeout(response_timeout);
         let client =
             Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp)).map_err(|error| not_read(&error))?;
-        Ok(Self { client, shown, connect_timeout, response_timeout })
+        Ok(Self { server: Server::Real(Box::new(client)), shown, connect_timeout, response_timeout })
+    }
+
+    /// A simulated server.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn simulated(dial: Dial, response_timeout: Duration) -> Self {
+        let shown = "the simulated redis".to_owned();
+        Self { server: Server::Simulated(dial), shown, connect_timeout: response_timeout, response_timeout }
     }
 }
 
@@ -121,9 +152,16 @@ fn not_read(error: &RedisError) -> RedisQueueError {
     RedisQueueError::Url(said.split(" - ").next().unwrap_or_default().to_lowercase())
 }
 
+/// What an open connection runs over.
+enum Wire {
+    Socket(Connection),
+    #[cfg(any(test, feature = "sim"))]
+    Simulated(Box<dyn Pipe>),
+}
+
 /// An open connection, and what tells it from others.
 pub(crate) struct Link {
-    connection: Connection,
+    wire: Wire,
     shown: String,
     response_timeout: Duration,
     /// Names this connection within one run of the server.
@@ -142,17 +180,21 @@ impl Link {
 
     /// Connects and asks nothing.
     pub(crate) fn connect(address: &Address) -> Result<Self, Fault> {
-        let Address { client, shown, connect_timeout, response_timeout } = address;
-        let connection = client
-            .get_connection_with_timeout(*connect_timeout)
-            .and_then(|connection| {
-                connection.set_read_timeout(Some(*response_timeout))?;
-                connection.set_write_timeout(Some(*response_timeout))?;
-                Ok(connection)
-            })
-            .map_err(|error| fault(&error, shown, *connect_timeout))?;
+        let Address { server, shown, connect_timeout, response_timeout } = address;
+        let wire = match server {
+            Server::Real(client) => client
+                .get_connection_with_timeout(*connect_timeout)
+                .and_then(|connection| {
+                    connection.set_read_timeout(Some(*response_timeout))?;
+                    connection.set_write_timeout(Some(*response_timeout))?;
+                    Ok(Wire::Socket(connection))
+                })
+                .map_err(|error| fault(&error, shown, *connect_timeout))?,
+            #[cfg(any(test, feature = "sim"))]
+            Server::Simulated(dial) => Wire::Simulated(dial()?),
+        };
         Ok(Self {
-            connection,
+            wire,
             shown: shown.clone(),
             response_timeout: *response_timeout,
             client_id: 0,
@@ -176,12 +218,24 @@ impl Link {
 
     /// Writes and does not wait.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.connection.send_packed_command(bytes).map_err(|error| fault(&error, &self.shown, self.response_timeout))
+        match &mut self.wire {
+            Wire::Socket(connection) => {
+                connection.send_packed_command(bytes).map_err(|error| fault(&error, &self.shown, self.response_timeout))
+            }
+            #[cfg(any(test, feature = "sim"))]
+            Wire::Simulated(pipe) => pipe.send(bytes),
+        }
     }
 
     /// The next answer; an error reply is a value here.
     pub(crate) fn receive(&mut self) -> Result<Value, Fault> {
-        self.connection.recv_response().map_err(|error| fault(&error, &self.shown, self.response_timeout))
+        match &mut self.wire {
+            Wire::Socket(connection) => {
+                connection.recv_response().map_err(|error| fault(&error, &self.shown, self.response_timeout))
+            }
+            #[cfg(any(test, feature = "sim"))]
+            Wire::Simulated(pipe) => pipe.receive(),
+        }
     }
 
     /// One command and its answer; an error reply is a fault.

@@ -24,6 +24,7 @@ mod settle;
 mod stage;
 mod stats;
 mod stream;
+mod time;
 mod wire;
 
 use std::{
@@ -63,6 +64,27 @@ use relay::{Command, Relay};
 use stage::Stage;
 use stats::Gauges;
 use stream::StreamIndex;
+#[cfg(not(any(test, feature = "sim")))]
+use time::Time;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use {link::Dial, link::Pipe, time::Time};
+
+/// A relay without a thread.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) struct SteppedRelay(Relay);
+
+#[cfg(any(test, feature = "sim"))]
+impl SteppedRelay {
+    /// What the thread would do now; never waits.
+    pub(crate) fn step(&mut self) {
+        self.0.step();
+    }
+
+    /// When it would do something by itself.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.0.next_at()
+    }
+}
 
 /// A shard's queue on Redis Streams.
 pub struct RedisQueue {
@@ -88,18 +110,44 @@ impl RedisQueue {
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, RedisQueueError> {
         let address = Address::parse(&config.url, config.connect_timeout, config.response_timeout)?;
+        let shard = config.shard;
+        let (queue, relay) = Self::with_relay(config, address, now, wake, Time::Real);
+        std::thread::Builder::new()
+            .name(format!("cw-relay-{shard}"))
+            .spawn(move || relay.run())
+            .map_err(|source| RedisQueueError::Thread { shard, source })?;
+        Ok(queue)
+    }
+
+    /// A queue whose relay is stepped by whoever made it.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn stepped(
+        config: RedisConfig,
+        address: Address,
+        now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+        time: Time,
+    ) -> (Self, SteppedRelay) {
+        let (queue, relay) = Self::with_relay(config, address, now, wake, time);
+        (queue, SteppedRelay(relay))
+    }
+
+    fn with_relay(
+        config: RedisConfig,
+        address: Address,
+        now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+        time: Time,
+    ) -> (Self, Relay) {
         let (command_sender, commands) = unbounded();
         let (event_sender, events) = unbounded();
         let gauges = Arc::new(Gauges::default());
         let notes = Arc::new(Mutex::new(Vec::new()));
         let (prefix, shard) = (config.prefix.clone(), config.shard);
         let outbox = relay::Outbox::new(event_sender, wake, Arc::clone(&gauges));
-        let relay = Relay::new(config, address, commands, outbox, now, Arc::clone(&gauges), Arc::clone(&notes));
-        std::thread::Builder::new()
-            .name(format!("cw-relay-{shard}"))
-            .spawn(move || relay.run())
-            .map_err(|source| RedisQueueError::Thread { shard, source })?;
-        Ok(Self {
+        let told = (Arc::clone(&gauges), Arc::clone(&notes));
+        let relay = Relay::new(config, address, commands, outbox, now, told, time);
+        let queue = Self {
             prefix,
             shard,
             streams: HashMap::new(),
@@ -108,7 +156,8 @@ impl RedisQueue {
             events,
             gauges,
             notes,
-        })
+        };
+        (queue, relay)
     }
 
     /// The relay's figures.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::reply::Pace;
+use super::{reply::Pace, time::Time};
 
 /// The first back-off.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -11,11 +11,17 @@ const SHORTEST: Duration = Duration::from_millis(100);
 pub(crate) struct BackOff {
     longest: Duration,
     failures: u32,
+    time: Time,
 }
 
 impl BackOff {
     pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, failures: 0 }
+        Self::with_time(longest, Time::Real)
+    }
+
+    /// With jitter from elsewhere.
+    pub(super) const fn with_time(longest: Duration, time: Time) -> Self {
+        Self { longest, failures: 0, time }
     }
 
     /// It worked: the next trouble starts from the shortest wait.
@@ -29,7 +35,7 @@ impl BackOff {
         match pace {
             // Even a sure remedy that fails again and again must not spin.
             Pace::Now if self.failures == 1 => Duration::ZERO,
-            Pace::Now | Pace::BackOff => jittered(self.window(), random()),
+            Pace::Now | Pace::BackOff => jittered(self.window(), self.time.random()),
             Pace::Slow => self.longest,
         }
     }
@@ -43,11 +49,6 @@ impl BackOff {
 fn jittered(window: Duration, fraction: u32) -> Duration {
     let room = window.saturating_sub(SHORTEST);
     SHORTEST.min(window) + room.mul_f64(f64::from(fraction) / f64::from(u32::MAX))
-}
-
-fn random() -> u32 {
-    // Without randomness there is no jitter: the middle is as good as any.
-    getrandom::u32().unwrap_or(u32::MAX / 2)
 }
 
 /// Lets one line a second through.

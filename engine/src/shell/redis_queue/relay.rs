@@ -8,7 +8,6 @@ use std::{
 
 use countwheel_wal::crash_point;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::{
     away,
@@ -22,6 +21,7 @@ use super::{
     stage::Parcel,
     stats::{Gauges, add},
     stream::{Standing, StreamIndex, Track},
+    time::Time,
 };
 use crate::{
     kernel::{
@@ -124,6 +124,7 @@ pub(super) struct Relay {
     /// The connection before this one: server run and client id.
     pub(super) previous: Option<(String, i64)>,
     pub(super) janitor_at: Instant,
+    pub(super) time: Time,
     address: Address,
     commands: Receiver<Command>,
     phase: Phase,
@@ -149,8 +150,8 @@ impl Relay {
         commands: Receiver<Command>,
         outbox: Outbox,
         now: Arc<dyn Fn() -> UnixMs + Send + Sync>,
-        gauges: Arc<Gauges>,
-        notes: Arc<Mutex<Vec<String>>>,
+        (gauges, notes): (Arc<Gauges>, Arc<Mutex<Vec<String>>>),
+        time: Time,
     ) -> Self {
         let identity = Identity {
             data_id: config.data_id.clone(),
@@ -161,7 +162,7 @@ impl Relay {
         };
         Self {
             engine_key: format!("{}:engine", config.prefix),
-            back_off: BackOff::new(config.longest_back_off),
+            back_off: BackOff::with_time(config.longest_back_off, time.clone()),
             config,
             identity,
             tracks: Vec::new(),
@@ -173,7 +174,8 @@ impl Relay {
             notes,
             now,
             previous: None,
-            janitor_at: Instant::now(),
+            janitor_at: time.now(),
+            time,
             address,
             commands,
             phase: Phase::Idle,
@@ -193,25 +195,50 @@ impl Relay {
     /// Runs until the handle is closed or gone.
     pub(super) fn run(mut self) {
         while self.listen() && !self.has_finished() {
-            match self.phase {
-                Phase::Idle => self.give_back_waiting(),
-                Phase::Down { retry_at } => {
-                    self.give_back_waiting();
-                    if Instant::now() >= retry_at {
-                        self.connect();
-                    }
-                }
-                Phase::Up => {
-                    if let Err(fault) = self.pump() {
-                        self.go_down(&fault);
-                    }
-                }
-            }
-            self.measure();
-            self.outbox.flush();
+            self.turn();
         }
         self.give_back_waiting();
         self.outbox.flush();
+    }
+
+    fn turn(&mut self) {
+        match self.phase {
+            Phase::Idle => self.give_back_waiting(),
+            Phase::Down { retry_at } => {
+                self.give_back_waiting();
+                if self.time.now() >= retry_at {
+                    self.connect();
+                }
+            }
+            Phase::Up => {
+                if let Err(fault) = self.pump() {
+                    self.go_down(&fault);
+                }
+            }
+        }
+        self.measure();
+        self.outbox.flush();
+    }
+
+    /// What the thread would do now: takes what it was told, and a turn. Never waits.
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn step(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
+        self.turn();
+    }
+
+    /// When the thread would wake up by itself; now, where it would not wait.
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        match self.phase {
+            _ if !self.commands.is_empty() => Some(self.time.now()),
+            Phase::Idle => None,
+            Phase::Down { retry_at } => Some(retry_at),
+            Phase::Up if self.has_work() => Some(self.time.now()),
+            Phase::Up => Some(self.janitor_at),
+        }
     }
 
     /// Takes every command that is there, waiting for the first one if there is nothing else to do. `false`: the
@@ -219,9 +246,9 @@ impl Relay {
     fn listen(&mut self) -> bool {
         let patience = match self.phase {
             Phase::Idle => None,
-            Phase::Down { retry_at } => Some(retry_at.saturating_duration_since(Instant::now())),
+            Phase::Down { retry_at } => Some(retry_at.saturating_duration_since(self.time.now())),
             Phase::Up if self.has_work() => Some(Duration::ZERO),
-            Phase::Up => Some(self.janitor_at.saturating_duration_since(Instant::now())),
+            Phase::Up => Some(self.janitor_at.saturating_duration_since(self.time.now())),
         };
         let first = match patience {
             None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -259,7 +286,7 @@ impl Relay {
     fn has_finished(&self) -> bool {
         match (&self.closing, &self.phase) {
             (None, _) => false,
-            (Some((deadline, _)), Phase::Up) => !self.has_work() || Instant::now() >= *deadline,
+            (Some((deadline, _)), Phase::Up) => !self.has_work() || self.time.now() >= *deadline,
             (Some(_), Phase::Idle | Phase::Down { .. }) => true,
         }
     }
@@ -289,8 +316,8 @@ impl Relay {
             track.begin(generation);
         }
         self.back_off.reset();
-        self.away_since.get_or_insert_with(Instant::now);
-        self.phase = Phase::Down { retry_at: Instant::now() };
+        self.away_since.get_or_insert_with(|| self.time.now());
+        self.phase = Phase::Down { retry_at: self.time.now() };
     }
 
     /// One turn while connected: fence what is new, keep the pipeline full, read one answer, or let the janitor work.
@@ -304,7 +331,7 @@ impl Relay {
             )));
         }
         let fencing = self.has_unfenced();
-        let cleaning = Instant::now() >= self.janitor_at;
+        let cleaning = self.time.now() >= self.janitor_at;
         if !fencing && !cleaning {
             self.send_what_fits(&mut link)?;
         }
@@ -320,7 +347,7 @@ impl Relay {
             self.say_ready();
         } else if cleaning {
             self.tidy(&mut link)?;
-            self.janitor_at = Instant::now() + self.config.janitor_period;
+            self.janitor_at = self.time.now() + self.config.janitor_period;
         }
         self.link = Some(link);
         Ok(())
@@ -378,7 +405,7 @@ impl Relay {
             }
         }
         self.phase = Phase::Idle;
-        self.away_since.get_or_insert_with(Instant::now);
+        self.away_since.get_or_insert_with(|| self.time.now());
         Ok(false)
     }
 
@@ -386,10 +413,10 @@ impl Relay {
         self.link = Some(link);
         self.phase = Phase::Up;
         self.back_off.reset();
-        self.janitor_at = Instant::now() + self.config.janitor_period;
+        self.janitor_at = self.time.now() + self.config.janitor_period;
         add(&self.gauges.connects, 1);
         if let Some(since) = self.away_since.take() {
-            self.away_before += since.elapsed();
+            self.away_before += self.time.now().saturating_duration_since(since);
         }
         if self.away_because.take().is_some() {
             tracing::info!(shard = self.config.shard, address = %self.address.shown, "redis is back");
@@ -414,9 +441,9 @@ impl Relay {
             add(&self.gauges.disconnects, 1);
         }
         self.link = None;
-        self.away_since.get_or_insert_with(Instant::now);
+        self.away_since.get_or_insert_with(|| self.time.now());
         let reason = fault.to_string();
-        if let Some(held_back) = self.log_gate.admit(Instant::now()) {
+        if let Some(held_back) = self.log_gate.admit(self.time.now()) {
             tracing::warn!(shard = self.config.shard, held_back, "queue is away: {reason}");
         }
         if self.away_because.as_ref() != Some(&reason) {
@@ -424,7 +451,7 @@ impl Relay {
             self.away_because = Some(reason);
         }
         self.give_back_waiting();
-        self.phase = Phase::Down { retry_at: Instant::now() + self.back_off.next(fault.pace()) };
+        self.phase = Phase::Down { retry_at: self.time.now() + self.back_off.next(fault.pace()) };
     }
 
     fn give_back_waiting(&mut self) {
@@ -447,10 +474,9 @@ impl Relay {
     }
 
     fn measure(&self) {
-        let spent = clock_gettime(ClockId::ThreadCPUTime);
-        let nanoseconds = spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs();
-        self.gauges.cpu_ns.store(nanoseconds, Relaxed);
-        let away = self.away_before + self.away_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.gauges.cpu_ns.store(self.time.cpu_ns(), Relaxed);
+        let since = |since: Instant| self.time.now().saturating_duration_since(since);
+        let away = self.away_before + self.away_since.map_or(Duration::ZERO, since);
         self.gauges.away_ms.store(u64::try_from(away.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 }

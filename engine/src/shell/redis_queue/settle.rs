@@ -120,6 +120,7 @@ impl Relay {
             track.known.added = one.added;
             track.length = one.before.map_or(0, |top| top.length);
             track.fresh = false;
+            track.fences = 0;
             track.standing = Standing::Open;
             if track.length >= self.config.stream_max_len {
                 self.shut_full(one.at);
@@ -147,8 +148,12 @@ impl Relay {
             self.outbox.say(QueueEvent::Lost { stream: track.stream, survived });
             track.known.last = survived;
             track.known.added = 0;
+            // What still stands is read back, also if this connection breaks before that and the loss is not seen again.
+            track.fresh = true;
         }
+        // A fence whose answer was lost looks like an entry that landed.
         if !track.fresh
+            && track.fences <= 1
             && let Some(top) = top_tells(sight, before, self.generation)
         {
             return Ok(Evidence::Top(top));
@@ -163,15 +168,15 @@ impl Relay {
     /// Reports everything behind what is known, in pages.
     fn read_back(&mut self, link: &mut Link, at: usize, added: u64) -> Result<Evidence, Fault> {
         let mut ids = BTreeSet::new();
+        // Where a reading that breaks off began, the next one begins too: it has to know all that stands there.
+        let mut behind = self.tracks[at].known.last;
         loop {
             let track = &mut self.tracks[at];
-            let from =
-                track.known.last.map_or_else(|| b"-".to_vec(), |last| [b"(".as_slice(), &id_text(last)].concat());
+            let from = behind.map_or_else(|| b"-".to_vec(), |last| [b"(".as_slice(), &id_text(last)].concat());
             let answer = link.ask(&[b"XRANGE", &track.key, &from, b"+", b"COUNT", PAGE.to_string().as_bytes()])?;
             let entries = page(&answer).ok_or_else(|| link.nonsense("XRANGE", &answer))?;
-            let Some(last) = entries.last() else { return Ok(Evidence::ReadBack(ids)) };
             let is_last_page = entries.len() < PAGE;
-            track.known.last = Some(last.id);
+            behind = entries.last().map(|last| last.id).or(behind);
             ids.extend(entries.iter().map(|entry| entry.id));
             let all = entries.len();
             let found: Vec<_> = entries
@@ -184,6 +189,7 @@ impl Relay {
                 self.outbox.say(QueueEvent::Found { stream: track.stream, entries: found, added });
             }
             if is_last_page {
+                self.tracks[at].known.last = behind;
                 return Ok(Evidence::ReadBack(ids));
             }
         }

@@ -31,6 +31,8 @@ pub(super) struct Track {
     pub(super) away_because: Option<String>,
     /// Not read back yet since it was declared, or since the generation began.
     pub(super) fresh: bool,
+    /// Fences that were sent since it was last looked at. Behind the second, the top may be a fence and no entry.
+    pub(super) fences: u32,
     /// What it is known to have accepted.
     pub(super) known: Known,
     /// The highest counter ever sent, or fenced off, in this generation.
@@ -63,6 +65,7 @@ impl Track {
             standing: Standing::Unfenced,
             away_because: None,
             fresh: true,
+            fences: 0,
             known,
             sent: 0,
             // What the log remembers, it has recorded.
@@ -82,6 +85,7 @@ impl Track {
     pub(super) fn begin(&mut self, generation: u64) {
         self.standing = Standing::Unfenced;
         self.fresh = true;
+        self.fences = 0;
         self.sent = 0;
         self.head = Head::new(&self.key, generation);
     }

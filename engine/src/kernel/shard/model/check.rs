@@ -7,7 +7,7 @@ use std::{
 
 use super::{pace, runs, timeline, world::World};
 use crate::kernel::{
-    calendar::CronRule,
+    calendar::{CronRule, ZoneSet},
     id::Kind,
     occurrence::{Lane, OccurrenceNo, State},
     policy::Misfire,
@@ -94,7 +94,7 @@ pub(super) fn derived_state(world: &World) {
             _ if !row.is_firing() || is_open => None,
             // What it counts from is judged at the end.
             Some(_) => row.next.filter(|next| *next > row.decided_through),
-            None => next_instant(world, &rule_of_row(world, row), row.decided_through),
+            None => next_instant(&world.zones, &rule_of_row(world, row), row.decided_through),
         };
         assert_eq!(row.next, next, "schedule {number} after {}", row.decided_through);
         let wake = next.map(|next| Shard::available_at(row, next).minus(shard.config.lead_ms));
@@ -177,7 +177,7 @@ pub(super) fn replay(world: &World) {
 }
 
 /// Both remember the same.
-pub(super) fn same(one: &Shard, other: &Shard) {
+pub(crate) fn same(one: &Shard, other: &Shard) {
     let (one, other) = (digest(one), digest(other));
     for (one, other) in one.iter().zip(&other) {
         assert_eq!(one, other);
@@ -226,7 +226,7 @@ pub(super) fn dispositions(world: &World) {
     for (_, row) in shard.occurrences.iter() {
         assert!(row.state != State::Scheduled || row.available_at > world.now, "{row:?} is due and waits");
     }
-    for (id, reigns) in timeline::reigns(world) {
+    for (id, reigns) in timeline::reigns(&world.log) {
         let number = shard.schedules.number(id).expect("nothing is dropped within a script");
         let row = shard.schedule(number);
         let mut spans: Vec<(UnixMs, UnixMs)> = Vec::new();
@@ -255,13 +255,13 @@ pub(super) fn dispositions(world: &World) {
             }
             let mut decided = reign.from;
             while let Some((first, last)) = spans.next_if(|(first, _)| reign.holds(*first)) {
-                let next = next_instant(world, &reign.rule, decided);
+                let next = next_instant(&world.zones, &reign.rule, decided);
                 assert_eq!(next, Some(first), "{id} v{} after {decided}: next is at {first}", reign.version);
-                assert_eq!(next_instant(world, &reign.rule, last.minus(1)), Some(last), "{last} is no instant");
+                assert_eq!(next_instant(&world.zones, &reign.rule, last.minus(1)), Some(last), "{last} is no instant");
                 decided = last;
             }
             let through = reign.until.unwrap_or(row.decided_through);
-            let next = next_instant(world, &reign.rule, decided).filter(|_| reign.is_live);
+            let next = next_instant(&world.zones, &reign.rule, decided).filter(|_| reign.is_live);
             assert!(next.is_none_or(|next| next > through), "{id}: {next:?} has no disposition");
         }
         assert_eq!(spans.next(), None, "{id} has a disposition outside of every version");
@@ -272,7 +272,7 @@ pub(super) fn dispositions(world: &World) {
 }
 
 /// A rule and its bounds.
-pub(super) type BoundRule = (Rule, Option<UnixMs>, Option<UnixMs>);
+pub(crate) type BoundRule = (Rule, Option<UnixMs>, Option<UnixMs>);
 
 fn rule_of_row(world: &World, row: &ScheduleRow) -> BoundRule {
     let (start_at, end_at) = row.plan.bounds();
@@ -280,10 +280,14 @@ fn rule_of_row(world: &World, row: &ScheduleRow) -> BoundRule {
 }
 
 /// The rule's next instant, without the calendar's caches.
-fn next_instant(world: &World, (rule, start_at, end_at): &BoundRule, after: UnixMs) -> Option<UnixMs> {
+pub(crate) fn next_instant(
+    zones: &Arc<ZoneSet>,
+    (rule, start_at, end_at): &BoundRule,
+    after: UnixMs,
+) -> Option<UnixMs> {
     let after = start_at.map_or(after, |start| after.max(start.minus(1)));
     let next = match rule {
-        Rule::Cron(spec) => CronRule::new(spec, &world.zones).expect("it was accepted").next(after),
+        Rule::Cron(spec) => CronRule::new(spec, zones).expect("it was accepted").next(after),
         Rule::Every { every_ms, anchor, .. } => {
             let anchor = anchor.expect("the model anchors its grids");
             let past_ms = after.since(anchor).rem_euclid(*every_ms);

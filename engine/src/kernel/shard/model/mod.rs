@@ -6,7 +6,7 @@
 //! its durable state; at the end every due instant of every schedule must have exactly one disposition, counted by
 //! walking the rules anew.
 
-mod check;
+pub(crate) mod check;
 pub(in crate::kernel::shard) mod chronicle;
 mod pace;
 mod permits;
@@ -14,7 +14,7 @@ mod queue;
 mod runs;
 mod script;
 pub(in crate::kernel::shard) mod snapshots;
-mod timeline;
+pub(crate) mod timeline;
 mod workers;
 mod world;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{check::BoundRule, world::World};
+use super::check::BoundRule;
 use crate::kernel::{
     id::ScheduleId,
     record::{Record, SpecBody},
@@ -12,28 +12,28 @@ use crate::kernel::{
 
 /// The time for which a version of a schedule stood: the instants in (from, until] are its own.
 #[derive(Clone, Debug)]
-pub(super) struct Reign {
-    pub(super) version: u32,
-    pub(super) rule: BoundRule,
-    pub(super) from: UnixMs,
+pub(crate) struct Reign {
+    pub(crate) version: u32,
+    pub(crate) rule: BoundRule,
+    pub(crate) from: UnixMs,
     /// Until the next version or the end; open for what stands.
-    pub(super) until: Option<UnixMs>,
+    pub(crate) until: Option<UnixMs>,
     /// False once it was canceled.
-    pub(super) is_live: bool,
+    pub(crate) is_live: bool,
 }
 
 impl Reign {
-    pub(super) fn holds(&self, instant: UnixMs) -> bool {
+    pub(crate) fn holds(&self, instant: UnixMs) -> bool {
         instant > self.from && self.until.is_none_or(|until| instant <= until)
     }
 }
 
 /// The versions of every schedule, in order.
-pub(super) fn reigns(world: &World) -> BTreeMap<ScheduleId, Vec<Reign>> {
+pub(crate) fn reigns(log: &[(u8, Vec<u8>)]) -> BTreeMap<ScheduleId, Vec<Reign>> {
     let mut by_id: BTreeMap<ScheduleId, Vec<Reign>> = BTreeMap::new();
     let mut ids: Vec<ScheduleId> = Vec::new();
     let mut now = UnixMs::MIN;
-    for (kind, body) in &world.log {
+    for (kind, body) in log {
         match Record::decode(*kind, body).expect("what a shard wrote decodes") {
             Record::Time(time) => now = now.plus(time.forward_ms.cast_signed()),
             Record::ScheduleCreated(created) => {
