@@ -15,6 +15,7 @@ pub(crate) struct BackOff {
 }
 
 impl BackOff {
+    #[cfg(any(test, feature = "worker"))]
     pub(crate) fn new(longest: Duration) -> Self {
         Self::with_time(longest, Time::Real)
     }
