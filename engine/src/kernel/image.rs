@@ -251,6 +251,8 @@ pub struct OccurrenceImage {
     pub enqueued_at: Option<i64>,
     /// Its place in the stream.
     pub entry: Option<EntryId>,
+    /// When it was given that place.
+    pub entry_at: i64,
     /// Where it stands.
     pub state: State,
     /// Why it stands there.

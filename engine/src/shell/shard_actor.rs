@@ -196,12 +196,14 @@ impl ShardActor {
     }
 
     fn hear_queue(&mut self, now: UnixMs, turn: &mut Turn) {
+        // While the wall clock is behind, engine time stands still: what the queue noted by the one is told by the other.
+        let behind_ms = self.time.behind_ms(self.clock.reading());
         let mut events = std::mem::take(&mut self.events);
         self.backend.queue().poll(&mut events);
         for event in events.drain(..) {
             match event {
                 QueueEvent::Landed { stream, first, numbers, added, at } => {
-                    self.shard.landed((stream, first, added), &numbers, at, now, turn);
+                    self.shard.landed((stream, first, added), &numbers, at.plus(behind_ms), now, turn);
                 }
                 QueueEvent::Returned { numbers } => self.shard.returned(&numbers),
                 QueueEvent::Found { stream, entries, added } => {

@@ -206,7 +206,7 @@ impl Shard {
     fn enqueue(&mut self, number: OccurrenceNo, (stream, entry): (u32, EntryId), at: UnixMs) {
         self.occurrences.hold(number, Holder::Nobody);
         let Some(row) = self.occurrences.row_mut(number) else { return };
-        row.entry = Some(entry);
+        (row.entry, row.entry_at) = (Some(entry), at);
         // The embedded queue has no consumers that only acknowledge.
         if row.is_tracked && !self.config.is_embedded {
             self.entries[stream as usize].push(entry, number);
@@ -235,7 +235,8 @@ impl Shard {
             row.state == State::Enqueued
                 && !row.is_settled
                 && row.lane == stream.lane
-                && row.enqueued_at.is_some_and(|at| at >= since)
+                && row.enqueued_at.is_some()
+                && (row.entry.is_none() || row.entry_at >= since)
                 && row.entry.is_none_or(|entry| Some(entry) > survived)
                 && row.queue == stream.queue.0
         });

@@ -79,6 +79,7 @@ impl Shard {
             scheduled_for,
             available_at,
             enqueued_at: None,
+            entry_at: UnixMs::MIN,
             entry: None,
             state: State::Scheduled,
             is_tracked: self.settings.is_tracked(row.queue),

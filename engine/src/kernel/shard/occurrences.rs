@@ -25,7 +25,10 @@ pub(super) struct OccurrenceRow {
     pub(super) kind: Kind,
     pub(super) scheduled_for: UnixMs,
     pub(super) available_at: UnixMs,
+    /// When the queue first accepted it...
     pub(super) enqueued_at: Option<UnixMs>,
+    /// ...and when the entry that it has now, if it has one: what is tried again is accepted again.
+    pub(super) entry_at: UnixMs,
     pub(super) entry: Option<EntryId>,
     pub(super) state: State,
     /// Whether its queue followed what workers do with it when it was made; otherwise ENQUEUED is its end.
@@ -305,6 +308,7 @@ mod tests {
             scheduled_for: UnixMs(at),
             available_at: UnixMs(at),
             enqueued_at: None,
+            entry_at: UnixMs::MIN,
             entry: None,
             state: State::Scheduled,
             is_tracked: true,

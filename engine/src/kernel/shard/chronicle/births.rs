@@ -76,6 +76,7 @@ impl Chronicle {
             reason: None,
             scheduled_for,
             enqueued_at: None,
+            entry_at: UnixMs::MIN,
             entry: None,
             called_off: None,
             died_at: None,

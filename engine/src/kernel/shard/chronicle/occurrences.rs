@@ -31,6 +31,8 @@ pub(super) struct Row {
     pub(super) reason: Option<Reason>,
     pub(super) scheduled_for: UnixMs,
     pub(super) enqueued_at: Option<UnixMs>,
+    /// When the entry that it has now was accepted.
+    pub(super) entry_at: UnixMs,
     pub(super) entry: Option<EntryId>,
     pub(super) called_off: Option<Reason>,
     pub(super) died_at: Option<UnixMs>,

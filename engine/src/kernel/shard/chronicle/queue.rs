@@ -14,7 +14,7 @@ impl Chronicle {
         for number in numbers_of(&enqueued.runs) {
             // One that has ended and was not asked for has no row.
             if let Some(row) = self.occurrences.row_mut(number) {
-                row.entry = Some(entry);
+                (row.entry, row.entry_at) = (Some(entry), at);
                 let is_again = row.enqueued_at.is_some();
                 row.note(place, || Step::Enqueued { at, entry, is_again });
                 if matches!(row.state, State::Scheduled | State::RetryWait) {
@@ -35,7 +35,8 @@ impl Chronicle {
             let is_lost = row.state == State::Enqueued
                 && !row.is_settled
                 && row.stream() == stream
-                && row.enqueued_at.is_some_and(|at| at >= since)
+                && row.enqueued_at.is_some()
+                && (row.entry.is_none() || row.entry_at >= since)
                 && row.entry.is_none_or(|entry| Some(entry) > survived);
             if is_lost {
                 row.entry = None;

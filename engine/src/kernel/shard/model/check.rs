@@ -330,7 +330,7 @@ pub(super) fn queue(world: &World) {
     }
     for (_, row) in world.shard.occurrences.iter() {
         let stream = row.stream();
-        let forgotten = world.sent_again_since.get(&stream).is_some_and(|since| row.enqueued_at < Some(*since));
+        let forgotten = world.sent_again_since.get(&stream).is_some_and(|since| row.entry_at < *since);
         // What is done need not be in the queue any more.
         let forgotten = forgotten || row.is_settled || world.config.is_embedded;
         match row.state {

@@ -274,6 +274,7 @@ impl Shard {
             available_at: base.plus(image.available_at),
             enqueued_at: image.enqueued_at.map(|at| base.plus(at)),
             entry: image.entry,
+            entry_at: base.plus(image.entry_at),
             state: image.state,
             is_tracked: image.is_tracked,
             is_settled: image.is_settled,

@@ -103,6 +103,7 @@ impl Imaged<OccurrenceNo> for OccurrenceRow {
             available_at: self.available_at.since(base),
             enqueued_at: self.enqueued_at.map(|at| at.since(base)),
             entry: self.entry,
+            entry_at: self.entry_at.since(base),
             state: self.state,
             reason: self.reason,
             lane: self.lane,

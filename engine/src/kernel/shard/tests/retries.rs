@@ -37,8 +37,8 @@ fn fail_until_dead(rig: &mut Rig, mut now: UnixMs) -> u32 {
 fn what_is_tried_again_waits_since_its_back_off_ended_not_since_its_instant() {
     let mut rig = one_landed(|_| ());
     let run = rig.claim(0, at("08:00:11")).unwrap();
-    let due = rig.fail(&run, FailureClass::Transient, at("08:05:00")).unwrap().retry_at.unwrap();
-    rig.shard.queue_away(None, "away".into(), at("08:05:00"));
+    let due = rig.fail(&run, FailureClass::Transient, at("08:00:30")).unwrap().retry_at.unwrap();
+    rig.shard.queue_away(None, "away".into(), at("08:00:30"));
     rig.advance(due.plus(500));
     assert_eq!(rig.shard.due_backlog(due.plus(500)), (1, Some(due)));
 }
