@@ -3,9 +3,10 @@
 use super::{Atlas, run};
 
 /// Worlds in which something is broken that is not understood yet: the engine's fault, or the onlooker's.
-const OPEN: [u64; 12] = [1, 22, 50, 67, 104, 109, 126, 136, 143, 150, 181, 200];
-/// In these a promise was broken once: a loss whose reading back broke off (3), a fence taken for an entry (8, 15).
-const MENDED: [u64; 3] = [3, 8, 15];
+const OPEN: [u64; 3] = [136, 150, 178];
+/// In these a promise was broken once: a loss whose reading back broke off (3), a fence taken for an entry (8), a retry and
+/// what was accepted while the wall clock was behind that a loss took for good (50, 67).
+const MENDED: [u64; 4] = [3, 8, 50, 67];
 
 /// Runs a seed, and names it when a promise is broken.
 fn try_seed(seed: u64, atlas: &Atlas) -> Result<super::Outcome, String> {
