@@ -161,8 +161,8 @@ impl Builder {
         self
     }
 
-    /// How long what snapshots make superfluous is kept in the archive, for `explain`, `history` and `reconcile`; zero
-    /// deletes it. Default: 30 days.
+    /// How long what snapshots make superfluous is kept in the archive, for `explain` and `history`; zero deletes
+    /// it. Default: 30 days.
     pub fn archive(mut self, retention: Duration) -> Self {
         self.archive = retention;
         self

@@ -2,7 +2,7 @@
 //!
 //! `{first_lsn}-{last_lsn}.wal.zst` is a segment's used bytes, `{lsn}.snap.zst` a snapshot's, each as one zstd stream
 //! with a checksum. Both were written by the log before; compressing adds no claim of its own. The archive is read by
-//! `explain`, `history` and `reconcile`, never to open a log.
+//! `explain` and `history`, never to open a log.
 //!
 //! Where the beginning of the archive has expired, its records say little without what was there before them. So a
 //! snapshot is kept now and then: everything behind it can be told.
